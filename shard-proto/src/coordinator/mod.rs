@@ -1,0 +1,5 @@
+//! Decides which node is the home of each shard of one entity type.
+
+mod command;
+
+pub use command::CoordinatorCommand;

@@ -1,0 +1,5 @@
+//! Who coordinates, under which term.
+
+mod command;
+
+pub use command::LeadershipCommand;

@@ -1,0 +1,1 @@
+//! A whole process as one state machine.

@@ -1,0 +1,399 @@
+//! Lists of shards, as runs that are decoded lazily from the slice they arrived in.
+//!
+//! A run is four varints: the gap from the end of the run before it, its length, the epoch of its first shard, and a
+//! tail (flags of a claim, node of a home). The epochs of a run are consecutive, as shards that were allocated
+//! together have them. Runs ascend and do not touch what came before; [`Claims::validate`] and [`Homes::validate`]
+//! check that, and iterators end at the first byte that does not decode.
+
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::DecodeError;
+use crate::{Epoch, NodeId, ShardId};
+
+/// One run, see the module's docs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Run {
+    start: u32,
+    len: u32,
+    epoch: u64,
+    tail: u64,
+}
+
+impl Run {
+    /// Whether `(shard, epoch, tail)` continues this run.
+    fn takes(&self, shard: u32, epoch: u64, tail: u64) -> bool {
+        self.tail == tail
+            && self.start.checked_add(self.len) == Some(shard)
+            && self.epoch.checked_add(u64::from(self.len)) == Some(epoch)
+    }
+}
+
+fn put_varint(out: &mut [u8], at: &mut usize, mut value: u64) -> Option<()> {
+    loop {
+        let slot = out.get_mut(*at)?;
+        let low = value.to_le_bytes()[0] & 0x7f;
+        value >>= 7;
+        *slot = if value == 0 { low } else { low | 0x80 };
+        *at = at.checked_add(1)?;
+        if value == 0 {
+            return Some(());
+        }
+    }
+}
+
+fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0u64;
+    for shift in (0..64u32).step_by(7) {
+        let (&byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        let low = u64::from(byte & 0x7f);
+        if shift == 63 && low > 1 {
+            return None;
+        }
+        value |= low.checked_shl(shift)?;
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+/// Reads runs until the slice ends or does not decode.
+#[derive(Clone, Debug)]
+struct Runs<'a> {
+    rest: &'a [u8],
+    end: u32,
+    failed: bool,
+}
+
+impl<'a> Runs<'a> {
+    const fn new(bytes: &'a [u8]) -> Self {
+        Self {
+            rest: bytes,
+            end: 0,
+            failed: false,
+        }
+    }
+
+    fn read(&mut self) -> Option<Run> {
+        let gap = u32::try_from(take_varint(&mut self.rest)?).ok()?;
+        let len = u32::try_from(take_varint(&mut self.rest)?).ok()?;
+        let epoch = take_varint(&mut self.rest)?;
+        let tail = take_varint(&mut self.rest)?;
+        let start = self.end.checked_add(gap)?;
+        self.end = start.checked_add(len)?;
+        epoch.checked_add(u64::from(len))?;
+        (len > 0).then_some(Run {
+            start,
+            len,
+            epoch,
+            tail,
+        })
+    }
+}
+
+impl Iterator for Runs<'_> {
+    type Item = Run;
+
+    fn next(&mut self) -> Option<Run> {
+        if self.failed || self.rest.is_empty() {
+            return None;
+        }
+        let run = self.read();
+        self.failed = run.is_none();
+        run
+    }
+}
+
+/// Reads the shards of runs one by one.
+#[derive(Clone, Debug)]
+struct Shards<'a> {
+    runs: Runs<'a>,
+    run: Option<Run>,
+}
+
+impl<'a> Shards<'a> {
+    const fn new(bytes: &'a [u8]) -> Self {
+        Self {
+            runs: Runs::new(bytes),
+            run: None,
+        }
+    }
+}
+
+impl Iterator for Shards<'_> {
+    type Item = (ShardId, Epoch, u64);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let run = match self.run.take() {
+            Some(run) => run,
+            None => self.runs.next()?,
+        };
+        let item = (ShardId(run.start), Epoch::from_bits(run.epoch), run.tail);
+        if run.len > 1 {
+            self.run = Some(Run {
+                start: run.start.saturating_add(1),
+                len: run.len.saturating_sub(1),
+                epoch: run.epoch.saturating_add(1),
+                tail: run.tail,
+            });
+        }
+        Some(item)
+    }
+}
+
+/// Writes shards, in ascending order, as runs into a caller's slice.
+#[derive(Debug)]
+struct RunWriter<'a> {
+    out: &'a mut [u8],
+    written: usize,
+    end: u32,
+    run: Option<Run>,
+}
+
+impl<'a> RunWriter<'a> {
+    /// The longest a run can be, in bytes.
+    const MAX_RUN: usize = 5 + 5 + 10 + 10;
+
+    const fn new(out: &'a mut [u8]) -> Self {
+        Self {
+            out,
+            written: 0,
+            end: 0,
+            run: None,
+        }
+    }
+
+    fn push(&mut self, shard: u32, epoch: u64, tail: u64) -> Result<(), ListFull> {
+        if let Some(run) = &mut self.run
+            && run.takes(shard, epoch, tail)
+        {
+            run.len = run.len.saturating_add(1);
+            return Ok(());
+        }
+        // Room is kept for the run that is being collected, so that `finish` cannot fail.
+        let pending = if self.run.is_some() { Self::MAX_RUN } else { 0 };
+        let need = self
+            .written
+            .saturating_add(pending)
+            .saturating_add(Self::MAX_RUN);
+        if need > self.out.len() || shard < self.next_allowed() {
+            return Err(ListFull);
+        }
+        self.flush();
+        self.run = Some(Run {
+            start: shard,
+            len: 1,
+            epoch,
+            tail,
+        });
+        Ok(())
+    }
+
+    fn next_allowed(&self) -> u32 {
+        self.run
+            .map_or(self.end, |run| run.start.saturating_add(run.len))
+    }
+
+    fn flush(&mut self) {
+        let Some(run) = self.run.take() else { return };
+        let mut at = self.written;
+        let gap = run.start.saturating_sub(self.end);
+        let done = put_varint(self.out, &mut at, u64::from(gap))
+            .and_then(|()| put_varint(self.out, &mut at, u64::from(run.len)))
+            .and_then(|()| put_varint(self.out, &mut at, run.epoch))
+            .and_then(|()| put_varint(self.out, &mut at, run.tail));
+        if done.is_some() {
+            self.written = at;
+            self.end = run.start.saturating_add(run.len);
+        }
+    }
+
+    fn finish(mut self) -> &'a [u8] {
+        self.flush();
+        self.out.get(..self.written).unwrap_or(&[])
+    }
+}
+
+/// The list has no room for another shard, or shards did not ascend. Nothing was added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListFull;
+
+impl fmt::Display for ListFull {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no room for another shard in this list")
+    }
+}
+
+impl core::error::Error for ListFull {}
+
+/// A shard that a region says it hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Claim {
+    /// The shard.
+    pub shard: ShardId,
+    /// Under which allocation.
+    pub epoch: Epoch,
+    /// It is being stopped.
+    pub draining: bool,
+}
+
+/// What a region hosts: lazily decoded [`Claim`]s in ascending order of shards.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Claims<'a>(#[serde(borrow)] &'a [u8]);
+
+impl<'a> Claims<'a> {
+    /// No claims.
+    pub const EMPTY: Self = Self(&[]);
+
+    /// The claims, until the first byte that does not decode.
+    pub fn iter(&self) -> impl Iterator<Item = Claim> + use<'a> {
+        Shards::new(self.0).map(|(shard, epoch, tail)| Claim {
+            shard,
+            epoch,
+            draining: tail & 1 != 0,
+        })
+    }
+
+    /// Whether everything decodes and lies below `shard_count`. O(runs).
+    ///
+    /// # Errors
+    /// [`DecodeError::List`].
+    pub fn validate(&self, shard_count: u32) -> Result<(), DecodeError> {
+        validate(self.0, shard_count)
+    }
+}
+
+impl fmt::Debug for Claims<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// Writes [`Claims`] into a slice.
+#[derive(Debug)]
+pub struct ClaimsBuilder<'a>(RunWriter<'a>);
+
+impl<'a> ClaimsBuilder<'a> {
+    /// Collects into `out`; one run takes at most 30 bytes.
+    #[must_use]
+    pub const fn new(out: &'a mut [u8]) -> Self {
+        Self(RunWriter::new(out))
+    }
+
+    /// Adds a claim; shards must ascend.
+    ///
+    /// # Errors
+    /// [`ListFull`]: nothing was added; put the claim into the next frame.
+    pub fn push(&mut self, claim: Claim) -> Result<(), ListFull> {
+        self.0.push(
+            claim.shard.0,
+            claim.epoch.to_bits(),
+            u64::from(claim.draining),
+        )
+    }
+
+    /// The list.
+    #[must_use]
+    pub fn finish(self) -> Claims<'a> {
+        Claims(self.0.finish())
+    }
+}
+
+/// A shard's home as the coordinator announces it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct HomeEntry {
+    /// The shard.
+    pub shard: ShardId,
+    /// Its allocation.
+    pub epoch: Epoch,
+    /// Its node.
+    pub node: NodeId,
+}
+
+/// Homes of shards: lazily decoded [`HomeEntry`]s in ascending order of shards.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Homes<'a>(#[serde(borrow)] &'a [u8]);
+
+impl<'a> Homes<'a> {
+    /// No homes.
+    pub const EMPTY: Self = Self(&[]);
+
+    /// The homes, until the first byte that does not decode.
+    pub fn iter(&self) -> impl Iterator<Item = HomeEntry> + use<'a> {
+        Shards::new(self.0).map(|(shard, epoch, tail)| HomeEntry {
+            shard,
+            epoch,
+            node: NodeId(tail),
+        })
+    }
+
+    /// Whether everything decodes and lies below `shard_count`. O(runs).
+    ///
+    /// # Errors
+    /// [`DecodeError::List`].
+    pub fn validate(&self, shard_count: u32) -> Result<(), DecodeError> {
+        validate(self.0, shard_count)
+    }
+}
+
+impl fmt::Debug for Homes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// Writes [`Homes`] into a slice.
+#[derive(Debug)]
+pub struct HomesBuilder<'a>(RunWriter<'a>);
+
+impl<'a> HomesBuilder<'a> {
+    /// Collects into `out`; one run takes at most 30 bytes.
+    #[must_use]
+    pub const fn new(out: &'a mut [u8]) -> Self {
+        Self(RunWriter::new(out))
+    }
+
+    /// Adds a home; shards must ascend.
+    ///
+    /// # Errors
+    /// [`ListFull`]: nothing was added; put the home into the next frame.
+    pub fn push(&mut self, home: HomeEntry) -> Result<(), ListFull> {
+        self.0.push(home.shard.0, home.epoch.to_bits(), home.node.0)
+    }
+
+    /// The list.
+    #[must_use]
+    pub fn finish(self) -> Homes<'a> {
+        Homes(self.0.finish())
+    }
+}
+
+fn validate(bytes: &[u8], shard_count: u32) -> Result<(), DecodeError> {
+    let mut runs = Runs::new(bytes);
+    for _ in runs.by_ref() {}
+    if runs.failed || runs.end > shard_count {
+        Err(DecodeError::List)
+    } else {
+        Ok(())
+    }
+}
+
+/// Entity ids: lazily decoded, each a little-endian `u16` length and the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct EntityIds<'a>(#[serde(borrow)] pub(super) &'a [u8]);
+
+impl<'a> EntityIds<'a> {
+    /// The ids, until the first that does not decode.
+    pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let mut rest = self.0;
+        core::iter::from_fn(move || {
+            let (len, tail) = rest.split_first_chunk::<2>()?;
+            let (id, tail) = tail.split_at_checked(usize::from(u16::from_le_bytes(*len)))?;
+            rest = tail;
+            Some(id)
+        })
+    }
+}
