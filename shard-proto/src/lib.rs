@@ -1,6 +1,6 @@
 //! Sans-IO protocol core for sharded entities.
 #![no_std]
-#[cfg(feature = "alloc")]
+#[cfg(any(feature = "alloc", test))]
 extern crate alloc;
 #[cfg(any(feature = "std", test))]
 extern crate std;

@@ -1,1 +1,3 @@
 //! Storage of the tables.
+
+pub(crate) mod list;
