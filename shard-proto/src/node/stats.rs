@@ -1,0 +1,41 @@
+//! What a node counts.
+
+/// Counters of a node since it started. They only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeStats {
+    /// Messages of this node delivered on this node.
+    pub local: u64,
+    /// Messages of this node sent to another one, those sent again after a return included.
+    pub sent: u64,
+    /// Messages of other nodes delivered here.
+    pub received: u64,
+    /// Messages that were buffered.
+    pub queued: u64,
+    /// Messages sent back to their origin.
+    pub returned: u64,
+    /// Messages not taken in `send`, body handed back.
+    pub refused: u64,
+    /// Messages reported as undeliverable, by commands.
+    pub rejected: u64,
+    /// Asks that left this node.
+    pub asks: u64,
+    /// Asks answered.
+    pub answered: u64,
+    /// Asks whose deadline passed.
+    pub asks_timed_out: u64,
+    /// Replies that nobody here waits for: late, or guessed.
+    pub replies_ignored: u64,
+    /// Replies that were not sent because the asking life of a node had ended.
+    pub replies_dropped: u64,
+    /// Control frames that were not sent because there is no link, or it is full; they are repeated.
+    pub control_dropped: u64,
+    /// Directives from a node that is not the adopted leader, or of another term.
+    pub directives_refused: u64,
+    /// Frames of nodes that are not members.
+    pub not_a_member: u64,
+    /// Frames of entity types that are not started here.
+    pub unknown_type: u64,
+    /// Frames of unknown kinds, malformed ones, and those that their sender may not send.
+    pub unexpected: u64,
+}
