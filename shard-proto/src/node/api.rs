@@ -5,6 +5,7 @@ use core::fmt;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
+use super::EntityKey;
 use crate::membership::{Member, RemovalCause};
 use crate::region::{Origin, RejectReason};
 use crate::wire::control::RegisterRefusal;
@@ -15,8 +16,9 @@ use crate::{Epoch, Home, Incarnation, Instant, Leader, NodeId, ShardId, Term};
 /// A body that stays on this node is never encoded. One that leaves it is encoded once, straight into the buffer of
 /// the link; one that arrives is a slice of the buffer that was read.
 pub trait Body: Sized {
-    /// Takes over the payload of an envelope. Decoding can wait until the entity handles it.
-    fn from_wire(payload: Bytes) -> Self;
+    /// Takes over the payload of an envelope. Decoding can wait until the entity handles it. `share` makes a handle to
+    /// the same bytes, which keeps the whole buffer that was read alive: short payloads are better copied.
+    fn from_wire(payload: &[u8], share: impl FnOnce() -> Bytes) -> Self;
 
     /// Appends the payload of an envelope.
     ///
@@ -32,8 +34,8 @@ pub trait Body: Sized {
 }
 
 impl Body for Bytes {
-    fn from_wire(payload: Bytes) -> Self {
-        payload
+    fn from_wire(_payload: &[u8], share: impl FnOnce() -> Self) -> Self {
+        share()
     }
 
     fn encode(&self, out: &mut BytesMut) -> Result<(), BodyError> {
@@ -87,7 +89,7 @@ pub struct Ask {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message<B> {
     /// The entity; at most 65 535 bytes.
-    pub id: Bytes,
+    pub id: EntityKey,
     /// The body.
     pub body: B,
     /// Of a message of this node: who waits for the reply. Once the message is handed to the adapter
@@ -102,7 +104,7 @@ pub struct Message<B> {
 
 impl<B> Message<B> {
     /// A message of this node.
-    pub const fn new(id: Bytes, body: B, ask: Option<Ask>) -> Self {
+    pub const fn new(id: EntityKey, body: B, ask: Option<Ask>) -> Self {
         Self {
             id,
             body,
@@ -244,7 +246,7 @@ pub enum Delivery<B> {
         /// [`REPLY_ANSWER`] or why there is none.
         status: u8,
         /// The answer.
-        payload: Bytes,
+        payload: B,
     },
 }
 

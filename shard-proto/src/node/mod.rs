@@ -9,6 +9,7 @@
 
 mod api;
 mod config;
+mod key;
 
 use alloc::boxed::Box;
 use core::marker::PhantomData;
@@ -20,6 +21,7 @@ pub use api::{
 };
 use bytes::{Bytes, BytesMut};
 pub use config::{Identity, MembershipMode, NodeConfig, TypeConfig};
+pub use key::EntityKey;
 pub use stats::NodeStats;
 
 mod stats;
@@ -107,7 +109,7 @@ impl<B: Body> Node<B> {
         now: Instant,
         ty: TypeIndex,
         shard: ShardId,
-        id: Bytes,
+        id: EntityKey,
         body: B,
         ask: Option<Ask>,
     ) -> Result<Sent<B>, SendError<B>> {
