@@ -5,8 +5,16 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::codec::as_bytes;
 use super::list::{Claims, EntityIds, Homes};
 use crate::{Epoch, Incarnation, NodeId, Session, ShardId};
+
+/// Longest name of a node or an entity type, in bytes.
+pub const MAX_NAME_LEN: usize = 255;
+/// Longest address, in bytes.
+pub const MAX_ADDRESS_LEN: usize = 512;
+/// Longest [`Welcome::expected`], in bytes: 255 lanes.
+pub const MAX_LANES_LEN: usize = 255 * 8;
 
 /// A control body, borrowed from the buffer it was decoded from (or from the scratch it was made in).
 ///
@@ -107,8 +115,19 @@ pub struct Welcome<'a> {
     /// Life of the receiver of this frame that its sender knows; a resumed link has the same pair.
     pub incarnation: Incarnation,
     /// Next expected sequence number per lane, as little-endian `u64`s.
-    #[serde(borrow)]
+    #[serde(borrow, serialize_with = "as_bytes")]
     pub expected: &'a [u8],
+}
+
+impl Welcome<'_> {
+    /// Next expected sequence number of a lane; `None` if the list is shorter.
+    #[must_use]
+    pub fn expected_on(&self, lane: u8) -> Option<u64> {
+        let (numbers, _) = self.expected.as_chunks::<8>();
+        numbers
+            .get(usize::from(lane))
+            .map(|bytes| u64::from_le_bytes(*bytes))
+    }
 }
 
 /// Why a link was refused.
@@ -210,7 +229,7 @@ pub struct Register<'a> {
     pub last_beat_age: u64,
     /// The store this region opened; 0 for none.
     pub storage_id: u64,
-    /// What it hosts.
+    /// What it hosts. Check it with [`Claims::validate`] before use.
     #[serde(borrow)]
     pub claims: Claims<'a>,
 }
@@ -339,7 +358,7 @@ pub struct ShardMapUpdate<'a> {
     pub version: u64,
     /// The whole map follows in frames of this version; `last` ends it.
     pub last: bool,
-    /// The homes that changed.
+    /// The homes that changed. Check them with [`Homes::validate`] before use.
     #[serde(borrow)]
     pub homes: Homes<'a>,
 }
@@ -353,7 +372,7 @@ pub struct RememberedEntities<'a> {
     pub epoch: Epoch,
     /// More frames follow.
     pub more: bool,
-    /// The entities.
+    /// The entities. Check them with [`EntityIds::validate`] before use.
     #[serde(borrow)]
     pub ids: EntityIds<'a>,
 }
@@ -365,8 +384,8 @@ pub struct EntityNote<'a> {
     pub shard: ShardId,
     /// Its allocation.
     pub epoch: Epoch,
-    /// The entity.
-    #[serde(borrow)]
+    /// The entity, at most [`super::MAX_ID_LEN`] bytes.
+    #[serde(borrow, serialize_with = "as_bytes")]
     pub id: &'a [u8],
 }
 

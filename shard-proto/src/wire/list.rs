@@ -2,18 +2,19 @@
 //!
 //! A run is four varints: the gap from the end of the run before it, its length, the epoch of its first shard, and a
 //! tail (flags of a claim, node of a home). The epochs of a run are consecutive, as shards that were allocated
-//! together have them. Runs ascend and do not touch what came before; [`Claims::validate`] and [`Homes::validate`]
-//! check that, and iterators end at the first byte that does not decode.
+//! together have them. Runs ascend and cannot overlap, as only gaps travel. [`Claims::validate`] and [`Homes::validate`]
+//! check the rest; iterators end at the first byte that does not decode.
 
 use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::DecodeError;
+use super::codec::as_bytes;
+use super::{DecodeError, MAX_ID_LEN};
 use crate::{Epoch, NodeId, ShardId};
 
 /// One run, see the module's docs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Run {
     start: u32,
     len: u32,
@@ -27,6 +28,14 @@ impl Run {
         self.tail == tail
             && self.start.checked_add(self.len) == Some(shard)
             && self.epoch.checked_add(u64::from(self.len)) == Some(epoch)
+    }
+}
+
+// Bounded by the bytes of the list, whatever lengths its runs claim.
+impl fmt::Debug for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let epoch = Epoch::from_bits(self.epoch);
+        write!(f, "{}+{} @{epoch} {:#x}", self.start, self.len, self.tail)
     }
 }
 
@@ -242,13 +251,21 @@ pub struct Claim {
 
 /// What a region hosts: lazily decoded [`Claim`]s in ascending order of shards.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Claims<'a>(#[serde(borrow)] &'a [u8]);
+pub struct Claims<'a>(#[serde(borrow, serialize_with = "as_bytes")] &'a [u8]);
 
 impl<'a> Claims<'a> {
     /// No claims.
     pub const EMPTY: Self = Self(&[]);
 
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The claims, until the first byte that does not decode.
+    ///
+    /// A run of a few bytes can stand for four billion shards: call [`Claims::validate`] first.
     pub fn iter(&self) -> impl Iterator<Item = Claim> + use<'a> {
         Shards::new(self.0).map(|(shard, epoch, tail)| Claim {
             shard,
@@ -257,18 +274,18 @@ impl<'a> Claims<'a> {
         })
     }
 
-    /// Whether everything decodes and lies below `shard_count`. O(runs).
+    /// Checks that everything decodes and lies below `shard_count`; the answer is the number of shards. O(runs).
     ///
     /// # Errors
     /// [`DecodeError::List`].
-    pub fn validate(&self, shard_count: u32) -> Result<(), DecodeError> {
-        validate(self.0, shard_count)
+    pub fn validate(&self, shard_count: u32) -> Result<u32, DecodeError> {
+        validate(self.0, shard_count, 1)
     }
 }
 
 impl fmt::Debug for Claims<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.iter()).finish()
+        f.debug_list().entries(Runs::new(self.0)).finish()
     }
 }
 
@@ -315,13 +332,21 @@ pub struct HomeEntry {
 
 /// Homes of shards: lazily decoded [`HomeEntry`]s in ascending order of shards.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Homes<'a>(#[serde(borrow)] &'a [u8]);
+pub struct Homes<'a>(#[serde(borrow, serialize_with = "as_bytes")] &'a [u8]);
 
 impl<'a> Homes<'a> {
     /// No homes.
     pub const EMPTY: Self = Self(&[]);
 
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The homes, until the first byte that does not decode.
+    ///
+    /// A run of a few bytes can stand for four billion shards: call [`Homes::validate`] first.
     pub fn iter(&self) -> impl Iterator<Item = HomeEntry> + use<'a> {
         Shards::new(self.0).map(|(shard, epoch, tail)| HomeEntry {
             shard,
@@ -330,18 +355,18 @@ impl<'a> Homes<'a> {
         })
     }
 
-    /// Whether everything decodes and lies below `shard_count`. O(runs).
+    /// Checks that everything decodes and lies below `shard_count`; the answer is the number of shards. O(runs).
     ///
     /// # Errors
     /// [`DecodeError::List`].
-    pub fn validate(&self, shard_count: u32) -> Result<(), DecodeError> {
-        validate(self.0, shard_count)
+    pub fn validate(&self, shard_count: u32) -> Result<u32, DecodeError> {
+        validate(self.0, shard_count, u64::MAX)
     }
 }
 
 impl fmt::Debug for Homes<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.iter()).finish()
+        f.debug_list().entries(Runs::new(self.0)).finish()
     }
 }
 
@@ -371,29 +396,109 @@ impl<'a> HomesBuilder<'a> {
     }
 }
 
-fn validate(bytes: &[u8], shard_count: u32) -> Result<(), DecodeError> {
+fn validate(bytes: &[u8], shard_count: u32, max_tail: u64) -> Result<u32, DecodeError> {
     let mut runs = Runs::new(bytes);
-    for _ in runs.by_ref() {}
+    let mut shards = 0u32;
+    for run in runs.by_ref() {
+        if run.tail > max_tail {
+            return Err(DecodeError::List);
+        }
+        shards = shards.saturating_add(run.len);
+    }
     if runs.failed || runs.end > shard_count {
         Err(DecodeError::List)
     } else {
-        Ok(())
+        Ok(shards)
     }
 }
 
 /// Entity ids: lazily decoded, each a little-endian `u16` length and the bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct EntityIds<'a>(#[serde(borrow)] pub(super) &'a [u8]);
+#[derive(Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct EntityIds<'a>(#[serde(borrow, serialize_with = "as_bytes")] &'a [u8]);
 
 impl<'a> EntityIds<'a> {
+    /// No ids.
+    pub const EMPTY: Self = Self(&[]);
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The ids, until the first that does not decode.
     pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let mut rest = self.0;
-        core::iter::from_fn(move || {
-            let (len, tail) = rest.split_first_chunk::<2>()?;
-            let (id, tail) = tail.split_at_checked(usize::from(u16::from_le_bytes(*len)))?;
-            rest = tail;
-            Some(id)
-        })
+        core::iter::from_fn(move || take_id(&mut rest))
+    }
+
+    /// Checks that everything decodes; the answer is the number of ids. O(ids).
+    ///
+    /// # Errors
+    /// [`DecodeError::List`].
+    pub fn validate(&self) -> Result<u32, DecodeError> {
+        let mut rest = self.0;
+        let mut ids = 0u32;
+        while !rest.is_empty() {
+            take_id(&mut rest).ok_or(DecodeError::List)?;
+            ids = ids.saturating_add(1);
+        }
+        Ok(ids)
+    }
+}
+
+fn take_id<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (len, rest) = bytes.split_first_chunk::<2>()?;
+    let len = usize::from(u16::from_le_bytes(*len));
+    if len > MAX_ID_LEN {
+        return None;
+    }
+    let (id, rest) = rest.split_at_checked(len)?;
+    *bytes = rest;
+    Some(id)
+}
+
+impl fmt::Debug for EntityIds<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "EntityIds({} bytes)", self.0.len())
+    }
+}
+
+/// Writes [`EntityIds`] into a slice.
+#[derive(Debug)]
+pub struct EntityIdsBuilder<'a> {
+    out: &'a mut [u8],
+    written: usize,
+}
+
+impl<'a> EntityIdsBuilder<'a> {
+    /// Collects into `out`.
+    #[must_use]
+    pub const fn new(out: &'a mut [u8]) -> Self {
+        Self { out, written: 0 }
+    }
+
+    /// Adds an id.
+    ///
+    /// # Errors
+    /// [`ListFull`]: nothing was added. Put the id into the next frame; one above [`MAX_ID_LEN`] fits none.
+    pub fn push(&mut self, id: &[u8]) -> Result<(), ListFull> {
+        let len = u16::try_from(id.len()).map_err(|_| ListFull)?;
+        let free = self.out.get_mut(self.written..).ok_or(ListFull)?;
+        let (head, rest) = free.split_first_chunk_mut::<2>().ok_or(ListFull)?;
+        let body = rest.get_mut(..id.len()).ok_or(ListFull)?;
+        if id.len() > MAX_ID_LEN {
+            return Err(ListFull);
+        }
+        *head = len.to_le_bytes();
+        body.copy_from_slice(id);
+        self.written = self.written.saturating_add(2).saturating_add(id.len());
+        Ok(())
+    }
+
+    /// The list.
+    #[must_use]
+    pub fn finish(self) -> EntityIds<'a> {
+        EntityIds(self.out.get(..self.written).unwrap_or(&[]))
     }
 }
