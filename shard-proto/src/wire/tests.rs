@@ -3,7 +3,7 @@
 #![allow(clippy::cast_possible_truncation)]
 
 use super::*;
-use crate::{EntityTypeId, Epoch, ShardId, Term, Token};
+use crate::{EntityTypeId, Epoch, ShardId, Term};
 
 #[test]
 fn a_control_frame_and_a_data_frame_share_a_stream() {
@@ -58,7 +58,7 @@ fn a_failed_payload_leaves_the_link_buffer_as_it_was() {
     let mut out = BytesMut::new();
     let flush = Data::Flush(Flush {
         shard: ShardId(1),
-        token: Token(2),
+        token: crate::Token(2),
     });
     flush.encode_into(&head, 1000, &mut out).unwrap();
     let before = out.clone();
