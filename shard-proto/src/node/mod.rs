@@ -10,6 +10,7 @@
 mod api;
 mod config;
 mod key;
+pub(crate) mod link;
 
 use alloc::boxed::Box;
 use core::marker::PhantomData;
