@@ -1,5 +1,7 @@
 //! Who is in the cluster: members, their states and the changes of the view.
 
+use core::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{Incarnation, NodeId};
@@ -109,3 +111,15 @@ pub enum MemberChange {
         cause: RemovalCause,
     },
 }
+
+/// The table of nodes is full: the change was not taken, state is unchanged. Give the table more room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodesFull;
+
+impl fmt::Display for NodesFull {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no room for another node")
+    }
+}
+
+impl core::error::Error for NodesFull {}
