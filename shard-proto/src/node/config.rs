@@ -204,7 +204,7 @@ impl NodeConfig {
 #[derive(Clone, Debug)]
 #[expect(dead_code, reason = "read by what follows")]
 pub struct TypeConfig {
-    pub(crate) name: String,
+    pub(crate) name: &'static str,
     pub(crate) shard_count: u32,
     pub(crate) proxy: bool,
     pub(crate) role: String,
@@ -219,9 +219,10 @@ pub struct TypeConfig {
 
 impl TypeConfig {
     /// Defaults for the type of that name (at most 64 bytes).
-    pub fn new(name: impl Into<String>) -> Self {
+    #[must_use]
+    pub const fn new(name: &'static str) -> Self {
         Self {
-            name: name.into(),
+            name,
             shard_count: 256,
             proxy: false,
             role: String::new(),

@@ -8,6 +8,8 @@
 //! [`Node::poll_transmit`] has for each.
 
 mod api;
+#[allow(dead_code, reason = "composed by what follows")]
+mod asks;
 mod config;
 mod key;
 pub(crate) mod link;
@@ -26,6 +28,8 @@ pub use key::EntityKey;
 pub use stats::NodeStats;
 
 mod stats;
+#[cfg(test)]
+mod tests;
 
 use crate::allocation::AllocationStrategy;
 use crate::membership::{Member, MemberChange};
@@ -236,7 +240,7 @@ impl<B: Body> Node<B> {
 
     /// The wall clock in 1/16 s, or a persisted number: terms are taken above it. Say it once before anything else
     /// and whenever it is at hand.
-    pub fn handle_term_floor(&mut self, floor: crate::Term) {}
+    pub fn handle_term_floor(&mut self, now: Instant, floor: crate::Term) {}
 
     /// Leaves the cluster: resigns, hands every shard off, waits until what it had sent has arrived; at most
     /// for the deadline of the config. [`NodeCommand::Left`] says when it is done. Idempotent.
