@@ -1,5 +1,498 @@
 //! Who coordinates, under which term.
+//!
+//! One [`Leadership`] runs on every node. It answers two questions for the layers above: *who coordinates, under
+//! which term* ([`LeadershipCommand::Adopt`]), and *does this node coordinate*
+//! ([`LeadershipCommand::Begin`], [`LeadershipCommand::OpenBarrier`], [`LeadershipCommand::End`]).
+//!
+//! ```text
+//! as a node    nobody ── beat of a higher term ──▶ following ── silence, resignation, removal ──▶ nobody
+//! as a leader  no reign ── named, and nobody followed ──▶ reign ── yields, leaves, removed ──▶ no reign
+//!                                                         reign ── refused ──▶ reign of a higher term
+//! ```
+//!
+//! # How a leader is found under [`Ownership::Trust`]
+//!
+//! * The oldest eligible member of the view leads, by `(incarnation, node)`. Eligible: up, not leaving, and not known
+//!   to keep quiet. One that is named and not heard for [`LeadershipConfig::patience`] counts as quiet, and the next
+//!   one is named; it counts again with its next beat. A leader counts as silent `support_lease` after its newest
+//!   beat.
+//! * A node that follows a leader and hears its beats follows nobody else, whatever the view says. A node that comes
+//!   in therefore never takes a reign over, also if its clock is behind and it looks older than all.
+//! * A node that comes in listens for [`LeadershipConfig::patience`] from when it knows another member, before it may
+//!   lead.
+//! * A leader takes a term that is higher than every term it knows or took before, and not below the floor that the
+//!   adapter gave. Nodes answer a beat whose term is too low with `TermRefused`; the leader then goes on under a higher
+//!   one.
+//! * Two reigns that meet (their nodes did not see each other before): the younger leader resigns, the older stays.
+//!   So that a reign with followers does not fall to a leader without any, a younger one that is followed holds out
+//!   for `support_lease`, and an older one that nobody follows gives way after two beats, unless its node and the other
+//!   have only just met.
+//! * A leader that was stopped for longer than `support_lease` gives its reign up and listens for two beats, since
+//!   another may lead by now.
+//!
+//! A node leads from [`Leadership::handle_timeout`] only, so that everything the adapter knew before counts.
+//!
+//! # Where leases go
+//!
+//! `Trust` decides three things that an ownership by lease decides otherwise, each in one place: when a node's promise
+//! to its leader is over (`follow.rs`, `silent_at`), what a leader may echo and for how long it is valid (`poll.rs`,
+//! `grant`), and when a reign acts and its barrier opens (`lead.rs`, `begin` and `check_barrier`). Under leases, `Begin`
+//! waits for a quorum of registered voters and echoes instead of coming with the term; the own node adopts last
+//! instead of first; `duel` is replaced by the promises of the voters; and a reign without support ends. The table of
+//! nodes already keeps what that needs: the newest beat of each node, its term, and its registration.
 
 mod command;
+mod config;
+mod error;
+mod follow;
+mod lead;
+mod peer;
+mod poll;
+#[cfg(test)]
+mod tests;
 
 pub use command::LeadershipCommand;
+pub use config::{ConfigError, LeadershipConfig, Ownership};
+pub use error::ControlError;
+use follow::Following;
+use lead::Reign;
+pub use peer::PeerSlot;
+use peer::Peers;
+
+use crate::membership::{Member, MemberChange, MemberState, NodesFull};
+use crate::wire::Control;
+use crate::{Incarnation, Instant, Leader, NodeId, Term, earliest};
+
+/// Counters of a [`Leadership`]. They only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LeadershipStats {
+    /// Terms this node took.
+    pub terms_taken: u64,
+    /// Reigns this node followed, its own included.
+    pub terms_adopted: u64,
+    /// Reigns this node gave up because another leader stays.
+    pub yielded: u64,
+    /// Frames with a term that is more than an hour above the floor.
+    pub terms_too_high: u64,
+    /// Beats answered with a refusal.
+    pub refused: u64,
+    /// Frames that came late, twice, or for another reign. Harmless.
+    pub ignored: u64,
+}
+
+/// Terms and beats of one node. See the [module](self).
+///
+/// `S` is the room for nodes, this one included: an array, a borrowed slice, or a boxed one. It bounds the cluster;
+/// [`NodesFull`] says when it is too small. A slot takes about 200 bytes.
+///
+/// ```
+/// use core::time::Duration;
+/// use shard_proto::leadership::{Leadership, LeadershipCommand, LeadershipConfig, PeerSlot};
+/// use shard_proto::{Incarnation, Instant, NodeId, Term};
+///
+/// let config = LeadershipConfig::new().with_bootstrap(true);
+/// let storage = [PeerSlot::EMPTY; 8];
+/// let now = Instant::ZERO;
+/// let mut alone = Leadership::new(now, NodeId(1), Incarnation(7), config, storage)?;
+/// alone.handle_term_floor(now, Term(1_000));
+/// alone.handle_timeout(now);
+/// assert_eq!(alone.poll_command(), Some(LeadershipCommand::Begin { term: Term(1_000) }));
+/// # Ok::<(), shard_proto::leadership::ConfigError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Leadership<S = [PeerSlot; 64]> {
+    me: NodeId,
+    incarnation: Incarnation,
+    config: LeadershipConfig,
+    stats: LeadershipStats,
+    now: Instant,
+    wake: Option<Instant>,
+    peers: Peers<S>,
+    /// Highest term known or taken.
+    known: Term,
+    /// What the adapter said, and when.
+    floor: Option<(Term, Instant)>,
+    /// Highest term adopted; nothing lower is obeyed.
+    highest: Term,
+    following: Option<Following>,
+    /// Whom `highest` belongs to.
+    former: Option<NodeId>,
+    /// When the newest beat of a term below `highest` arrived.
+    lower_beat: Instant,
+    /// Who should lead, and since when it is waited for.
+    named: Option<(NodeId, Instant)>,
+    /// Another member was known once.
+    joined: bool,
+    /// Do not lead before; something may be heard until then.
+    listen_until: Instant,
+    /// After this node was stopped: what was sent meanwhile may still arrive until then.
+    resume_until: Instant,
+    /// A reign that this node cannot follow lives, at least until then.
+    foreign_until: Instant,
+    leaving: bool,
+    removed: bool,
+    reign: Option<Reign>,
+    /// Of the newest beats; never restart.
+    leader_seq: u64,
+    node_seq: u64,
+    node_beat_at: Instant,
+    node_beat_due: bool,
+    told: poll::Told,
+}
+
+impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
+    /// A node that follows nobody and knows nobody. [`Leadership::poll_timeout`] is due at once.
+    ///
+    /// # Errors
+    /// [`ConfigError`], as [`LeadershipConfig::validate`] or for storage without a slot.
+    pub fn new(
+        now: Instant,
+        me: NodeId,
+        incarnation: Incarnation,
+        config: LeadershipConfig,
+        storage: S,
+    ) -> Result<Self, ConfigError> {
+        config.validate()?;
+        let mut peers = Peers::new(storage);
+        peers
+            .put(PeerSlot::new(me, incarnation, Some(MemberState::Up), now))
+            .map_err(|NodesFull| ConfigError::Storage)?;
+        Ok(Self {
+            me,
+            incarnation,
+            config,
+            stats: LeadershipStats::default(),
+            now,
+            wake: Some(now),
+            peers,
+            known: Term::NONE,
+            floor: None,
+            highest: Term::NONE,
+            following: None,
+            former: None,
+            lower_beat: now,
+            named: None,
+            joined: false,
+            listen_until: Instant::ZERO,
+            resume_until: Instant::ZERO,
+            foreign_until: Instant::ZERO,
+            leaving: false,
+            removed: false,
+            reign: None,
+            leader_seq: 0,
+            node_seq: 0,
+            node_beat_at: now,
+            node_beat_due: false,
+            told: poll::Told::default(),
+        })
+    }
+
+    /// The lowest term this node may take: the wall clock in 1/16 s, or a persisted number. Call it before the first
+    /// [`Leadership::handle_timeout`], and again whenever the clock is at hand; a lower floor than before is ignored.
+    ///
+    /// Terms of others that are more than an hour above it (it grows with `now` for this) are refused. Without a floor
+    /// there is no such limit.
+    pub fn handle_term_floor(&mut self, now: Instant, floor: Term) {
+        self.advance(now);
+        if self.floor.is_none_or(|(old, _)| old < floor) {
+            self.floor = Some((floor.min(Term::MAX), self.now));
+        }
+    }
+
+    /// The view changed. Changes about removed or older incarnations are ignored.
+    ///
+    /// # Errors
+    /// [`NodesFull`]: the node is not taken in, state is unchanged.
+    pub fn handle_member(&mut self, now: Instant, change: MemberChange) -> Result<(), NodesFull> {
+        self.advance(now);
+        let result = match change {
+            MemberChange::Member(member) if member.node == self.me => {
+                self.see_myself(&member);
+                Ok(())
+            }
+            MemberChange::Member(member) => self.see(&member),
+            MemberChange::Removed {
+                node, incarnation, ..
+            } => {
+                self.remove(node, incarnation);
+                Ok(())
+            }
+        };
+        self.settle(false);
+        result
+    }
+
+    /// A `LeaderBeat`, `NodeBeat`, `TermRefused` or `Resign` of the authenticated peer `from` (which may be this
+    /// node), with the term of its header. Late and duplicate ones change nothing.
+    ///
+    /// # Errors
+    /// [`ControlError`]; state is unchanged.
+    pub fn handle_control(
+        &mut self,
+        now: Instant,
+        from: NodeId,
+        term: Term,
+        control: &Control<'_>,
+    ) -> Result<(), ControlError> {
+        self.advance(now);
+        let result = self.dispatch(from, term, control);
+        self.settle(false);
+        result
+    }
+
+    fn dispatch(
+        &mut self,
+        from: NodeId,
+        term: Term,
+        control: &Control<'_>,
+    ) -> Result<(), ControlError> {
+        if self.peers.member(from).is_none() {
+            return Err(ControlError::UnknownPeer);
+        }
+        match control {
+            Control::LeaderBeat(beat) => self.handle_leader_beat(from, term, beat),
+            Control::NodeBeat(beat) => {
+                self.handle_node_beat(from, term, beat);
+                Ok(())
+            }
+            Control::TermRefused(refusal) => self.handle_refused(from, term, refusal.highest),
+            Control::Resign => {
+                self.handle_resign(from, term);
+                Ok(())
+            }
+            _ => Err(ControlError::Unexpected),
+        }
+    }
+
+    /// All types of a node are registered with this node's coordinators, for its current reign. `last_beat_age` is
+    /// what the registration said. Idempotent.
+    pub fn handle_registered(&mut self, now: Instant, node: NodeId, last_beat_age: u64) {
+        self.advance(now);
+        // Only leases need the age: the barrier of `Trust` waits for registrations alone.
+        let _ = last_beat_age;
+        if let Some(reign) = self.reign
+            && let Some(peer) = self.peers.member_mut(node)
+        {
+            peer.registered = reign.term;
+        }
+        self.settle(false);
+    }
+
+    /// The sessions of a node's regions end: it counts as not registered until it registers again.
+    pub fn end_sessions(&mut self, now: Instant, node: NodeId) {
+        self.advance(now);
+        if let Some(peer) = self.peers.member_mut(node) {
+            peer.registered = Term::NONE;
+        }
+        self.settle(false);
+    }
+
+    /// Ends the reign, if there is one, and goes on under a fresh term as soon as this node is named: for a coordinator
+    /// that used up the rounds of its term.
+    pub fn renew(&mut self, now: Instant) {
+        self.advance(now);
+        if self.reign.is_some() {
+            self.begin();
+        }
+        self.settle(false);
+    }
+
+    /// This node leaves: it resigns if it leads, and never leads again. Idempotent.
+    pub fn leave(&mut self, now: Instant) {
+        self.advance(now);
+        self.leaving = true;
+        self.end_reign();
+        self.settle(false);
+    }
+
+    /// Does what is due, and begins to lead if this node is to.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.advance(now);
+        self.settle(true);
+    }
+
+    /// When to call [`Leadership::handle_timeout`]. O(1).
+    #[must_use]
+    pub const fn poll_timeout(&self) -> Option<Instant> {
+        self.wake
+    }
+
+    /// The reign this node follows.
+    #[must_use]
+    pub fn leader(&self) -> Option<Leader> {
+        self.following.map(|following| following.leader)
+    }
+
+    /// The term under which this node leads.
+    #[must_use]
+    pub fn reign(&self) -> Option<Term> {
+        self.reign.map(|reign| reign.term)
+    }
+
+    /// Whether the barrier of this node's reign is over.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.reign.is_some_and(|reign| reign.open)
+    }
+
+    /// When the newest beat of a term lower than the adopted one arrived; the start of this node if there was none.
+    /// Registrations carry its age.
+    #[must_use]
+    pub const fn last_beat(&self) -> Instant {
+        self.lower_beat
+    }
+
+    /// This node.
+    #[must_use]
+    pub const fn me(&self) -> NodeId {
+        self.me
+    }
+
+    /// The settings.
+    #[must_use]
+    pub const fn config(&self) -> &LeadershipConfig {
+        &self.config
+    }
+
+    /// The counters.
+    #[must_use]
+    pub const fn stats(&self) -> &LeadershipStats {
+        &self.stats
+    }
+
+    /// Takes the time, and notices if this node was stopped: then what was sent to it meanwhile comes first.
+    fn advance(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        let late = self
+            .wake
+            .map_or(core::time::Duration::ZERO, |wake| self.now.since(wake));
+        if late > self.two_beats() {
+            self.resume_until = self.now.after(self.two_beats());
+            if late > self.config.support_lease() && self.has_rivals() {
+                self.end_reign();
+            }
+            // Once per stop.
+            self.wake = Some(self.now);
+        }
+    }
+
+    /// Brings everything that depends on the time or on others up to date.
+    fn settle(&mut self, may_begin: bool) {
+        self.expire_leader();
+        self.name(may_begin);
+        self.check_barrier();
+        self.make_beats();
+        self.wake = self.next_wake();
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        let mut wake = None;
+        if let Some(reign) = &self.reign {
+            wake = Some(reign.beat_at);
+            if !reign.open {
+                wake = earliest(wake, Some(self.barrier_at(reign)));
+            }
+        }
+        if let Some(following) = &self.following {
+            wake = earliest(wake, Some(self.node_beat_at));
+            wake = earliest(wake, Some(self.silent_at(following)));
+        }
+        if self.reign.is_some() || self.following.is_some() {
+            return wake;
+        }
+        match self.named {
+            Some((node, _)) if node == self.me => Some(self.begin_at()),
+            Some((_, since)) => Some(self.patience_at(since)),
+            None => None,
+        }
+    }
+
+    fn two_beats(&self) -> core::time::Duration {
+        self.config.beat().saturating_mul(2)
+    }
+
+    /// Whether anybody else could have taken the lead meanwhile.
+    fn has_rivals(&self) -> bool {
+        self.peers
+            .members()
+            .any(|peer| peer.node != self.me && peer.state == Some(MemberState::Up))
+    }
+
+    fn see_myself(&mut self, member: &Member) {
+        if member.incarnation > self.incarnation {
+            self.remove_myself();
+        } else if member.incarnation == self.incarnation
+            && let Some(peer) = self.peers.member_mut(self.me)
+        {
+            peer.state = Some(member.state);
+        }
+    }
+
+    fn remove_myself(&mut self) {
+        self.removed = true;
+        self.end_reign();
+    }
+
+    fn see(&mut self, member: &Member) -> Result<(), NodesFull> {
+        let fresh = PeerSlot {
+            beat_due: self.reign.is_some(),
+            ..PeerSlot::new(
+                member.node,
+                member.incarnation,
+                Some(member.state),
+                self.now,
+            )
+        };
+        match self.peers.slot_mut(member.node) {
+            Some(peer) if peer.incarnation == member.incarnation => {
+                if peer.state.is_some() && peer.state != Some(member.state) {
+                    peer.state = Some(member.state);
+                    if member.state == MemberState::Up {
+                        peer.up_since = self.now;
+                        peer.quiet = false;
+                    }
+                }
+                return Ok(());
+            }
+            Some(peer) if peer.incarnation > member.incarnation => return Ok(()),
+            Some(_) => self.lose(member.node),
+            None => {}
+        }
+        self.peers.put(fresh)?;
+        self.told.mail |= fresh.beat_due;
+        if !self.joined {
+            self.joined = true;
+            self.listen_until = self.now.after(self.config.patience());
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, node: NodeId, incarnation: Incarnation) {
+        if node == self.me {
+            if incarnation >= self.incarnation {
+                self.remove_myself();
+            }
+            return;
+        }
+        let known = self.peers.slot_mut(node).map(|peer| peer.incarnation);
+        if known.is_some_and(|known| known > incarnation) {
+            return;
+        }
+        self.lose(node);
+        // No room to remember a node that was never here: nothing to undo.
+        let _ = self
+            .peers
+            .put(PeerSlot::new(node, incarnation, None, self.now));
+    }
+
+    /// An incarnation of the node has ended.
+    fn lose(&mut self, node: NodeId) {
+        if self.leader().is_some_and(|leader| leader.node == node) {
+            self.following = None;
+        }
+        if self.former == Some(node) {
+            self.former = None;
+        }
+    }
+}
