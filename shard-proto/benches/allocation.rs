@@ -8,7 +8,7 @@
     reason = "not reachable from input"
 )]
 
-use std::hint::black_box;
+use core::hint::black_box;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use shard_proto::{

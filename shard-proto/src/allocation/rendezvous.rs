@@ -1,9 +1,9 @@
 //! Highest random weight.
 
 use super::{AllocationStrategy, Candidate, Candidates, NodeSlot, RebalancePlan, move_home};
-use crate::ShardId;
+use crate::{ShardId, hash::mix};
 
-/// The node with the highest score `mix(mix(shard) ^ mix(node))`, where `mix` is one output of SplitMix64.
+/// The node with the highest score `mix(mix(shard) ^ mix(node))`, where [`mix`] is one output of SplitMix64.
 ///
 /// A home that anybody can compute who knows the nodes. Removing a node moves exactly its shards; adding one moves shards
 /// only to it, about `total / (n + 1)` of them. Counts vary around the mean as random choices do.
@@ -36,14 +36,6 @@ impl Default for Rendezvous {
     fn default() -> Self {
         Self::new()
     }
-}
-
-/// One output of SplitMix64 for that state.
-const fn mix(state: u64) -> u64 {
-    let z = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
 }
 
 /// The highest score wins; ties (which distinct nodes cannot have): lowest node.
