@@ -1,9 +1,11 @@
 //! Lists of shards, as runs that are decoded lazily from the slice they arrived in.
 //!
-//! A run is four varints: the gap from the end of the run before it, its length, the epoch of its first shard, and a
-//! tail (flags of a claim, node of a home). The epochs of a run are consecutive, as shards that were allocated
-//! together have them. Runs ascend and cannot overlap, as only gaps travel. [`Claims::validate`] and [`Homes::validate`]
-//! check the rest; iterators end at the first byte that does not decode.
+//! A run is four varints: the gap from the end of the run before it; its length; how far the epoch of its first shard
+//! lies from the epoch that would have continued the run before it, in zigzag (0, -1, 1, -2 travel as 0, 1, 2, 3) and
+//! modulo 2^64; and a tail (flags of a claim, node of a home). The epochs within a run are consecutive, as shards that
+//! were allocated together have them. The first run continues a run that ended at shard 0, epoch 0. Runs ascend and
+//! cannot overlap, as only gaps travel. [`Claims::validate`] and [`Homes::validate`] check the rest; iterators end at
+//! the first byte that does not decode.
 
 use core::fmt;
 
@@ -12,6 +14,12 @@ use serde::{Deserialize, Serialize};
 use super::codec::as_bytes;
 use super::{DecodeError, MAX_ID_LEN};
 use crate::{Epoch, NodeId, ShardId};
+
+#[cfg(test)]
+mod tests;
+
+/// The longest [`Claims`] or [`Homes`], in bytes, that fit a control frame beside its other fields.
+pub const MAX_LIST_LEN: usize = 64 * 1024 - 512;
 
 /// One run, see the module's docs.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -69,11 +77,24 @@ fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
+/// The distance from one epoch to another, modulo 2^64, as a number that is small if the distance is.
+const fn zigzag(from: u64, to: u64) -> u64 {
+    let distance = to.wrapping_sub(from).cast_signed();
+    (distance.wrapping_shl(1) ^ (distance >> 63)).cast_unsigned()
+}
+
+/// Undoes [`zigzag`].
+const fn unzigzag(from: u64, distance: u64) -> u64 {
+    from.wrapping_add((distance >> 1) ^ (distance & 1).wrapping_neg())
+}
+
 /// Reads runs until the slice ends or does not decode.
 #[derive(Clone, Debug)]
 struct Runs<'a> {
     rest: &'a [u8],
+    /// The shard and the epoch that would continue the last run.
     end: u32,
+    end_epoch: u64,
     failed: bool,
 }
 
@@ -82,6 +103,7 @@ impl<'a> Runs<'a> {
         Self {
             rest: bytes,
             end: 0,
+            end_epoch: 0,
             failed: false,
         }
     }
@@ -89,12 +111,13 @@ impl<'a> Runs<'a> {
     fn read(&mut self) -> Option<Run> {
         let gap = u32::try_from(take_varint(&mut self.rest)?).ok()?;
         let len = u32::try_from(take_varint(&mut self.rest)?).ok()?;
-        let epoch = take_varint(&mut self.rest)?;
+        let epoch = unzigzag(self.end_epoch, take_varint(&mut self.rest)?);
         let tail = take_varint(&mut self.rest)?;
         let start = self.end.checked_add(gap)?;
         self.end = start.checked_add(len)?;
-        epoch.checked_add(u64::from(len))?;
-        (len > 0).then_some(Run {
+        epoch.checked_add(u64::from(len.checked_sub(1)?))?;
+        self.end_epoch = epoch.wrapping_add(u64::from(len));
+        Some(Run {
             start,
             len,
             epoch,
@@ -159,6 +182,7 @@ struct RunWriter<'a> {
     out: &'a mut [u8],
     written: usize,
     end: u32,
+    end_epoch: u64,
     run: Option<Run>,
 }
 
@@ -171,6 +195,7 @@ impl<'a> RunWriter<'a> {
             out,
             written: 0,
             end: 0,
+            end_epoch: 0,
             run: None,
         }
     }
@@ -212,11 +237,12 @@ impl<'a> RunWriter<'a> {
         let gap = run.start.saturating_sub(self.end);
         let done = put_varint(self.out, &mut at, u64::from(gap))
             .and_then(|()| put_varint(self.out, &mut at, u64::from(run.len)))
-            .and_then(|()| put_varint(self.out, &mut at, run.epoch))
+            .and_then(|()| put_varint(self.out, &mut at, zigzag(self.end_epoch, run.epoch)))
             .and_then(|()| put_varint(self.out, &mut at, run.tail));
         if done.is_some() {
             self.written = at;
             self.end = run.start.saturating_add(run.len);
+            self.end_epoch = run.epoch.wrapping_add(u64::from(run.len));
         }
     }
 
