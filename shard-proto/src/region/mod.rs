@@ -1,5 +1,351 @@
 //! The part of a node that routes messages and hosts shards of one entity type.
+//!
+//! A [`Region`] has one slot per shard. What it is to a shard ([`ShardPhase`]) and where messages go:
+//!
+//! ```text
+//!            message                ShardHome: another node
+//!  Unknown ───────────► Asking ────────────────────────────► Remote
+//!     ▲                  │  ▲  the home moved, or has ended     │
+//!     │                  │  └──────────────────────────────────┤
+//!     │ stopped, nothing │ ShardHome: this node               │
+//!     │ is buffered      ▼                                      ▼
+//!  Draining ◄──────── Starting ◄────────────────────────────────┘
+//!     ▲                  │ started
+//!     └── HandOff ──── Active
+//! ```
+//!
+//! Messages of one origin to one shard keep their order through all of it. Messages of this node's callers are sent
+//! down one path (node and epoch) at a time: when the shard moves, the region stops sending, takes back what returns,
+//! and goes on only when the old home has answered a marker.
+//!
+//! Inputs are [`Region::route`] and the `handle_*` functions, outputs are [`Region::poll_command`] and
+//! [`Region::poll_timeout`]; any interleaving is legal, but commands and what inputs return must be carried out in
+//! the order they were given in.
 
 mod command;
+mod config;
+mod error;
+mod slot;
+mod stats;
+
+use core::marker::PhantomData;
 
 pub use command::{Arrival, Command, Origin, RejectReason, Route};
+pub use config::{ConfigError, RegionConfig};
+pub use error::{ControlError, ReturnError, RouteError};
+pub use slot::{BufferSlot, NodeSlot, ShardSlot};
+pub use stats::RegionStats;
+
+use crate::membership::{MemberChange, NodesFull};
+use crate::table::RegionStorage;
+use crate::wire::{Control, ReturnReason};
+use crate::{Epoch, Home, Instant, Leader, NodeId, Session, ShardId, Term, Token};
+
+/// What a region is to a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(
+    clippy::exhaustive_enums,
+    reason = "a phase nobody handles must not compile"
+)]
+pub enum ShardPhase {
+    /// Its home is not known, and nothing here needs it.
+    Unknown,
+    /// Its home is not known; messages wait, and the coordinator is asked.
+    Asking,
+    /// It lives on another node.
+    Remote,
+    /// Granted to this node; it starts.
+    Starting,
+    /// Served here.
+    Active,
+    /// It stops here.
+    Draining,
+}
+
+/// One region, see the [module](self).
+#[derive(Debug)]
+pub struct Region<P, S> {
+    storage: S,
+    config: RegionConfig,
+    session: Session,
+    stats: RegionStats,
+    payload: PhantomData<fn() -> P>,
+}
+
+impl<P, S: RegionStorage<P>> Region<P, S> {
+    /// Makes a region of the node `me` and empties its storage. `session` is the node's incarnation, its lapses so
+    /// far, and how often the region was started in this process before.
+    ///
+    /// Nothing happens until a leader ([`Region::handle_leader`]) and a lease ([`Region::handle_lease`]) are known,
+    /// and other nodes are unknown until [`Region::handle_member`]. O(storage).
+    ///
+    /// # Errors
+    /// [`ConfigError`]: a setting is out of range, or the storage too small for it.
+    pub fn new(
+        now: Instant,
+        me: NodeId,
+        session: Session,
+        config: RegionConfig,
+        storage: S,
+    ) -> Result<Self, ConfigError> {
+        config.validate()?;
+        let _ = (now, me);
+        Ok(Self {
+            storage,
+            config,
+            session,
+            stats: RegionStats::default(),
+            payload: PhantomData,
+        })
+    }
+
+    /// Routes a message of a caller on this node: deliver it here, send it, or forget it, since the region keeps it
+    /// until a command says what to do. O(1).
+    ///
+    /// # Errors
+    /// [`RouteError`] hands the message back; state is unchanged.
+    pub fn route(
+        &mut self,
+        now: Instant,
+        shard: ShardId,
+        payload: P,
+    ) -> Result<Route<P>, RouteError<P>> {
+        let _ = (now, shard);
+        Err(RouteError::Stopped(payload))
+    }
+
+    /// Takes an `Envelope` of another node. One for an unknown shard, or of no member, is [`Arrival::Refused`]. O(1).
+    pub fn handle_envelope(
+        &mut self,
+        now: Instant,
+        from: NodeId,
+        shard: ShardId,
+        epoch: Epoch,
+        payload: P,
+    ) -> Arrival<P> {
+        let _ = (now, from, shard, epoch);
+        Arrival::Refused(payload)
+    }
+
+    /// Takes back a message that this node sent. With [`ReturnReason::Moved`] it is buffered in front of what was
+    /// not sent yet, behind what came back before. O(1).
+    ///
+    /// # Errors
+    /// [`ReturnError`] hands the message back: report it to its caller, unless it is unexpected.
+    pub fn handle_return(
+        &mut self,
+        now: Instant,
+        from: NodeId,
+        shard: ShardId,
+        epoch: Epoch,
+        reason: ReturnReason,
+        payload: P,
+    ) -> Result<(), ReturnError<P>> {
+        let _ = (now, from, shard, epoch, reason);
+        Err(ReturnError::Unexpected(payload))
+    }
+
+    /// Takes a marker of another node; a [`Command::Flushed`] answers it behind everything that came before. O(1).
+    pub fn handle_flush(
+        &mut self,
+        now: Instant,
+        from: NodeId,
+        shard: ShardId,
+        epoch: Epoch,
+        token: Token,
+    ) {
+        let _ = (now, from, shard, epoch, token);
+    }
+
+    /// Takes the answer to a marker. Whether it was outstanding; if not, it was ignored and counted. O(1).
+    pub fn handle_flushed(
+        &mut self,
+        now: Instant,
+        from: NodeId,
+        shard: ShardId,
+        token: Token,
+    ) -> bool {
+        let _ = (now, from, shard, token);
+        false
+    }
+
+    /// Takes a control frame of a coordinator, with the term of its header. A copy of a frame, or a late one, changes
+    /// nothing. O(1), except a map update: O(homes in it).
+    ///
+    /// # Errors
+    /// [`ControlError`]: the frame was dropped; state is unchanged.
+    pub fn handle_control(
+        &mut self,
+        now: Instant,
+        from: NodeId,
+        term: Term,
+        control: &Control<'_>,
+    ) -> Result<(), ControlError> {
+        let _ = (now, from, control);
+        Err(ControlError::NotLeading {
+            adopted: None,
+            found: term,
+        })
+    }
+
+    /// The term that this node adopted, and from whom; `None`: nobody coordinates. The region registers for it, and
+    /// asks again for every home that it learnt under another.
+    pub fn handle_leader(&mut self, now: Instant, leader: Option<Leader>) {
+        let _ = (now, leader);
+    }
+
+    /// Until when this node may serve. `None`: not at all; what is hosted is given up as in [`Region::handle_lapse`].
+    /// Pass [`Instant::FAR_FUTURE`] where there are no leases.
+    pub fn handle_lease(&mut self, now: Instant, until: Option<Instant>) {
+        let _ = (now, until);
+    }
+
+    /// The node's lease lapsed, for the `lapses`-th time: entities are stopped at once, shards given up, and the
+    /// region registers again under a newer session. O(shards).
+    pub fn handle_lapse(&mut self, now: Instant, lapses: u32) {
+        let _ = (now, lapses);
+    }
+
+    /// When the newest beat of a lower term than the adopted one arrived. Before the first call it is taken to be
+    /// when the region was made.
+    pub fn handle_last_beat(&mut self, at: Instant) {
+        let _ = at;
+    }
+
+    /// A change of the cluster's view. The removal of this node's own incarnation is a lapse.
+    ///
+    /// # Errors
+    /// [`NodesFull`]; state is unchanged.
+    pub fn handle_member(&mut self, now: Instant, change: MemberChange) -> Result<(), NodesFull> {
+        let _ = (now, change);
+        Ok(())
+    }
+
+    /// The link to `node` has no room, or has room again: meanwhile messages to it are buffered here.
+    pub fn handle_congestion(&mut self, now: Instant, node: NodeId, congested: bool) {
+        let _ = (now, node, congested);
+    }
+
+    /// The host started a shard ([`Command::StartShard`]). Anything but the answer to the newest one is ignored.
+    pub fn handle_shard_started(&mut self, now: Instant, shard: ShardId, epoch: Epoch) {
+        let _ = (now, shard, epoch);
+    }
+
+    /// Takes a message back that an entity of a stopping shard has not handled: between [`Command::StopShard`] and
+    /// [`Region::handle_shard_stopped`], in the order the messages were delivered in. It goes in front of what was
+    /// buffered since. O(1).
+    ///
+    /// # Errors
+    /// The message, if no buffer slot is left or the shard does not stop under this epoch: report it.
+    pub fn give_back(
+        &mut self,
+        now: Instant,
+        shard: ShardId,
+        epoch: Epoch,
+        origin: Origin,
+        payload: P,
+    ) -> Result<(), P> {
+        let _ = (now, shard, epoch, origin);
+        Err(payload)
+    }
+
+    /// Nothing of the shard runs any more, and nothing more will be given back. `forced`: something was aborted.
+    ///
+    /// Also for a shard that was not told to stop, if it cannot start or go on: it is given up.
+    pub fn handle_shard_stopped(
+        &mut self,
+        now: Instant,
+        shard: ShardId,
+        epoch: Epoch,
+        forced: bool,
+    ) {
+        let _ = (now, shard, epoch, forced);
+    }
+
+    /// Stops the region for good: entities are stopped, what is buffered for this node's callers is reported, what
+    /// other nodes sent goes back to them, and once nothing runs any more, the coordinator is told. O(shards).
+    ///
+    /// Go on polling until [`Region::is_settled`].
+    pub fn stop(&mut self, now: Instant) {
+        let _ = now;
+    }
+
+    /// Begins to flush every path that this region used, as before the node's links are closed. O(shards).
+    ///
+    /// Go on polling until [`Region::is_settled`].
+    pub fn flush_paths(&mut self, now: Instant) {
+        let _ = now;
+    }
+
+    /// Handles a bounded number of due timers; more may be due at once after it.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let _ = now;
+    }
+
+    /// When [`Region::handle_timeout`] is to be called. O(1).
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    /// What to do next; call until `None`. O(1) amortised.
+    pub fn poll_command(&mut self) -> Option<Command<'_, P>> {
+        None
+    }
+
+    /// The home that is used for a shard.
+    pub fn home(&self, shard: ShardId) -> Option<Home> {
+        let _ = (shard, self.storage.shards());
+        None
+    }
+
+    /// What the region is to a shard. `None`: no such shard.
+    pub fn phase(&self, shard: ShardId) -> Option<ShardPhase> {
+        let _ = shard;
+        None
+    }
+
+    /// Shards that start, are served or stop here.
+    pub fn hosted(&self) -> u32 {
+        0
+    }
+
+    /// Buffered messages and markers.
+    pub fn buffered(&self) -> u32 {
+        0
+    }
+
+    /// Paths that are being flushed.
+    pub fn flushing(&self) -> u32 {
+        0
+    }
+
+    /// Whether the adopted leader's coordinator has confirmed the registration.
+    pub fn is_registered(&self) -> bool {
+        false
+    }
+
+    /// Version of the newest map that the adopted leader's coordinator sent to its end, if one has.
+    pub fn map_version(&self) -> Option<u64> {
+        None
+    }
+
+    /// Whether nothing is hosted, buffered or being flushed, and, after [`Region::stop`], the coordinator was told.
+    pub fn is_settled(&self) -> bool {
+        true
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> &RegionStats {
+        &self.stats
+    }
+
+    /// The session it registers with.
+    pub fn session(&self) -> Session {
+        self.session
+    }
+
+    /// The settings.
+    pub fn config(&self) -> &RegionConfig {
+        &self.config
+    }
+}
