@@ -232,7 +232,7 @@ pub(super) struct RecvLane {
     /// What the peer was told.
     pub(super) told: u64,
     /// Bytes accepted since.
-    pub(super) owed: u32,
+    pub(super) owed: u64,
 }
 
 impl RecvLane {

@@ -22,24 +22,38 @@
 //! it not lost the other. Both sides come to the same result, and while both nodes live one of them dials again.
 
 // Composed by the node, which follows.
-#![allow(dead_code, unused_imports, unused_variables)]
+#![allow(dead_code, unused_imports)]
 
 mod config;
+mod connection;
+mod dial;
 mod event;
+mod handshake;
 mod lane;
+mod lifecycle;
+mod peer;
+#[cfg(test)]
+mod tests;
+mod transfer;
 
-use bytes::{Bytes, BytesMut};
+use alloc::collections::VecDeque;
+use alloc::string::String;
+
 pub(crate) use config::LinkConfig;
+use connection::{Connection, Connections, Phase};
+use dial::Dialer;
 pub(crate) use event::{
     CloseReason, DataError, Incoming, LinkEvent, LinkFault, LinkStats, PeerIdentity, PeerSlot,
     refusal_str,
 };
 pub(crate) use lane::{FrameSlot, Unacked, UnackedFrame};
+use peer::Peers;
 
 use crate::membership::RemovalCause;
 use crate::node::{ConfigError, DialId, LinkId, LinksFull};
 use crate::wire::Control;
-use crate::{EntityTypeId, Incarnation, Instant, NodeId, Term};
+use crate::wire::control::{KeepAlive, Refusal};
+use crate::{Incarnation, Instant, NodeId, micros};
 
 /// All links of a node. See the [module's docs](self).
 #[derive(Debug)]
@@ -47,6 +61,24 @@ pub(crate) struct Links {
     config: LinkConfig,
     me: PeerIdentity,
     now: Instant,
+    /// Microseconds without any input after which this process is taken to have been paused.
+    pause: u64,
+    /// Microseconds that an acknowledgement waits.
+    ack_delay: u64,
+    /// No deadline is earlier.
+    next: Instant,
+    /// Counts greetings, see [`Connection::order`].
+    order: u64,
+    peers: Peers,
+    connections: Connections,
+    dialer: Dialer,
+    /// Links that have something to transmit.
+    dirty: VecDeque<LinkId>,
+    /// Peers whose congestion may have changed.
+    congestion: VecDeque<PeerSlot>,
+    events: VecDeque<LinkEvent>,
+    leaving: bool,
+    left: bool,
     stats: LinkStats,
 }
 
@@ -62,18 +94,37 @@ impl Links {
     ) -> Result<Self, ConfigError> {
         config.validate()?;
         Ok(Self {
+            now,
+            pause: micros(config.idle_timeout) / 2,
+            ack_delay: micros(config.ack_delay),
+            next: Instant::FAR_FUTURE,
+            order: 0,
+            peers: Peers::new(config.max_peers),
+            connections: Connections::default(),
+            dialer: Dialer::new(config.seed, config.retry, config.max_retry),
+            dirty: VecDeque::new(),
+            congestion: VecDeque::new(),
+            events: VecDeque::new(),
+            leaving: false,
+            left: false,
+            stats: LinkStats::default(),
             config,
             me,
-            now,
-            stats: LinkStats::default(),
         })
     }
 
     /// An address to dial until a link with the node behind it stands. Its own may be among them.
-    pub(crate) fn add_seed(&mut self, now: Instant, address: &str) {}
+    pub(crate) fn add_seed(&mut self, now: Instant, address: &str) {
+        self.tick(now);
+        if address != self.me.address {
+            self.dialer.add_seed(self.now, address);
+            self.settle();
+        }
+    }
 
     /// A life of a node is a member, or its address is news. The pair begins, if it is news too: data for it is kept
-    /// from here on. A newer life ends the older. Idempotent; about this node itself, or an ended life: `None`.
+    /// from here on. A newer life ends the older. Idempotent. `None`: about this node itself, an ended life, or there
+    /// is no room.
     pub(crate) fn handle_member(
         &mut self,
         now: Instant,
@@ -81,7 +132,22 @@ impl Links {
         incarnation: Incarnation,
         address: Option<&str>,
     ) -> Option<PeerSlot> {
-        None
+        let now = self.tick(now);
+        if node == self.me.node || self.peers.newer(node, incarnation).is_some() {
+            return None;
+        }
+        let slot = self.begin_pair(node, incarnation)?;
+        let peer = self.peers.get_mut(slot)?;
+        peer.member = true;
+        let known: Option<String> = peer.address().cloned();
+        let address = address.or(known.as_deref()).filter(|a| !a.is_empty());
+        if let Some(address) = address
+            && self.me.node < node
+        {
+            self.dialer.add_member(now, node, address);
+        }
+        self.settle();
+        Some(slot)
     }
 
     /// A life of a node, and every earlier one, is over for good: the pair ends, its connection is closed, and the
@@ -93,41 +159,57 @@ impl Links {
         incarnation: Incarnation,
         cause: RemovalCause,
     ) {
+        self.tick(now);
+        if node == self.me.node {
+            return;
+        }
+        self.peers.end(node, incarnation);
+        if let Some(slot) = self.peers.slot(node)
+            && self
+                .peers
+                .get(slot)
+                .is_some_and(|peer| peer.incarnation <= incarnation)
+        {
+            self.end_pair(slot, cause, None, CloseReason::Ended);
+        }
+        self.close_ended(node, incarnation, CloseReason::Ended);
+        self.settle();
     }
 
     /// Where a node is in the table.
+    #[inline]
     pub(crate) fn slot(&self, node: NodeId) -> Option<PeerSlot> {
-        None
+        self.peers.slot(node)
     }
 
     /// The node of a slot.
     pub(crate) fn node(&self, peer: PeerSlot) -> Option<NodeId> {
-        None
+        self.peers.get(peer).map(|peer| peer.node)
     }
 
-    /// The life of the node that the slot's pair belongs to; `None` between two lives.
+    /// The life of the node that the slot's pair belongs to.
     pub(crate) fn incarnation(&self, peer: PeerSlot) -> Option<Incarnation> {
-        None
+        self.peers.get(peer).map(|peer| peer.incarnation)
     }
 
     /// Who the peer is, once it said so.
     pub(crate) fn identity(&self, peer: PeerSlot) -> Option<&PeerIdentity> {
-        None
+        self.peers.get(peer)?.identity.as_deref()
     }
 
     /// Whether a link with the peer stands.
     pub(crate) fn is_up(&self, peer: PeerSlot) -> bool {
-        false
+        self.peers.get(peer).is_some_and(|peer| peer.link.is_some())
     }
 
     /// Whether a window of the peer is full.
     pub(crate) fn is_congested(&self, peer: PeerSlot) -> bool {
-        false
+        self.peers.get(peer).is_some_and(|peer| peer.congested)
     }
 
-    /// All peers that have a pair.
+    /// All peers: members, and those that are linked or may come back.
     pub(crate) fn peers(&self) -> impl Iterator<Item = PeerSlot> + '_ {
-        core::iter::empty()
+        self.peers.iter().map(|(slot, _)| slot)
     }
 
     /// A connection that [`LinkEvent::Dial`] asked for stands. `authenticated`: whom the transport proved the peer to
@@ -141,7 +223,28 @@ impl Links {
         dial: DialId,
         authenticated: Option<NodeId>,
     ) -> Result<LinkId, LinksFull> {
-        Err(LinksFull)
+        let now = self.tick(now);
+        let Some(target) = self.dialer.answer(dial) else {
+            return Err(LinksFull);
+        };
+        let link = if self.left {
+            Err(LinksFull)
+        } else {
+            self.connect(now, true, authenticated)
+        };
+        match link {
+            Ok(link) => {
+                self.dialer.set_link(target, link);
+                let order = self.next_order();
+                if let Some(connection) = self.connections.get_mut(link) {
+                    connection.order = order;
+                }
+                self.greet(link);
+            }
+            Err(_) => self.dialer.fail(now, target),
+        }
+        self.settle();
+        link
     }
 
     /// Somebody connected.
@@ -153,97 +256,244 @@ impl Links {
         now: Instant,
         authenticated: Option<NodeId>,
     ) -> Result<LinkId, LinksFull> {
-        Err(LinksFull)
+        let now = self.tick(now);
+        let waiting = self
+            .connections
+            .iter()
+            .filter(|connection| !connection.dialed && connection.in_handshake())
+            .count();
+        // A caller that does not poll events gets no new links before it does.
+        let unheard = self.events.len() > usize::from(self.config.max_links).saturating_mul(4);
+        if self.left || unheard || waiting >= usize::from(self.config.max_handshakes) {
+            return Err(LinksFull);
+        }
+        self.connect(now, false, authenticated)
+    }
+
+    fn connect(
+        &mut self,
+        now: Instant,
+        dialed: bool,
+        authenticated: Option<NodeId>,
+    ) -> Result<LinkId, LinksFull> {
+        let deadline = now.after(self.config.handshake);
+        let connection = Connection::new(now, deadline, dialed, authenticated);
+        let link = self
+            .connections
+            .insert(connection, self.config.max_links)
+            .ok_or(LinksFull)?;
+        self.arm(deadline);
+        Ok(link)
     }
 
     /// A dial failed; it is repeated after a pause as long as it is wanted.
-    pub(crate) fn dial_failed(&mut self, now: Instant, dial: DialId) {}
+    pub(crate) fn dial_failed(&mut self, now: Instant, dial: DialId) {
+        let now = self.tick(now);
+        if let Some(target) = self.dialer.answer(dial) {
+            self.dialer.fail(now, target);
+            self.settle();
+        }
+    }
 
     /// A connection ended. Also allowed, and not needed, after [`LinkEvent::Close`] and an error of [`Links::read`].
-    pub(crate) fn closed(&mut self, now: Instant, link: LinkId) {}
-
-    /// Appends a control frame if the peer is linked and its buffer has room; otherwise it is dropped and counted.
-    /// Returns whether it was appended.
-    pub(crate) fn control(
-        &mut self,
-        now: Instant,
-        peer: PeerSlot,
-        entity_type: EntityTypeId,
-        term: Term,
-        control: &Control<'_>,
-    ) -> bool {
-        false
+    pub(crate) fn closed(&mut self, now: Instant, link: LinkId) {
+        self.tick(now);
+        self.detach(link, CloseReason::Closed);
+        self.connections.remove(link);
+        self.settle();
     }
 
-    /// Appends a data frame, linked or not: it is kept until it is acknowledged or the pair ends. `write` appends one
-    /// whole frame with the number of the [`FrameSlot`]; what it appends is taken back if it fails. `hint`: about how
-    /// long the frame will be.
-    ///
-    /// # Errors
-    /// See [`DataError`]; the state is unchanged.
-    pub(crate) fn data<E>(
-        &mut self,
-        now: Instant,
-        peer: PeerSlot,
-        lane: u8,
-        hint: usize,
-        write: impl FnOnce(&mut BytesMut, FrameSlot) -> Result<(), E>,
-    ) -> Result<(), DataError<E>> {
-        Err(DataError::UnknownPeer)
-    }
-
-    /// A link that has something to transmit; each is named once until it has something new.
-    pub(crate) fn poll_dirty(&mut self) -> Option<LinkId> {
-        None
-    }
-
-    /// The next bytes to write to a connection, `None` when there are no more for now. Data that is given out counts as
-    /// sent, so write all of it or close the connection.
-    pub(crate) fn poll_transmit(&mut self, link: LinkId) -> Option<Bytes> {
-        None
-    }
-
-    /// Takes whole frames off the front of `buf` until one is not the link's own business. Call until `Ok(None)`; what
-    /// is left is a part of a frame.
-    ///
-    /// # Errors
-    /// The peer violated the protocol, or the link was refused: write what `poll_transmit` still has, and close the
-    /// connection. [`LinkEvent::Down`] follows if the link was up; no [`LinkEvent::Close`] does.
-    pub(crate) fn read(
-        &mut self,
-        now: Instant,
-        link: LinkId,
-        buf: &mut BytesMut,
-    ) -> Result<Option<Incoming>, LinkFault> {
-        Ok(None)
-    }
-
-    /// Whether the peer has acknowledged all data, and this side all of the peer's.
+    /// Whether the peer has acknowledged all data, and this side all of the peer's, and nothing waits to be sent.
     pub(crate) fn flushed(&self, peer: PeerSlot) -> bool {
-        true
+        let Some(peer) = self.peers.get(peer) else {
+            return true;
+        };
+        let control = peer
+            .link
+            .and_then(|link| self.connections.get(link))
+            .is_some_and(|connection| !connection.control.is_empty());
+        peer.send.is_flushed() && !peer.recv.owes() && !control
     }
 
     /// From here on keep-alives say that this node leaves; one is sent at once.
-    pub(crate) fn set_leaving(&mut self, now: Instant) {}
+    pub(crate) fn set_leaving(&mut self, now: Instant) {
+        self.tick(now);
+        self.leaving = true;
+        for index in 0..self.connections.len() {
+            if let Some(link) = self.connections.at(index) {
+                self.keep_alive(link);
+            }
+        }
+    }
 
     /// This life of the node is over: says so on every link, closes them all, dials and accepts no more.
-    pub(crate) fn goodbye(&mut self, now: Instant) {}
+    pub(crate) fn goodbye(&mut self, now: Instant) {
+        self.tick(now);
+        self.left = true;
+        for index in 0..self.connections.len() {
+            let Some(link) = self.connections.at(index) else {
+                continue;
+            };
+            if self
+                .connections
+                .get(link)
+                .is_some_and(|c| c.phase == Phase::Up)
+            {
+                self.write(link, &Control::Goodbye);
+            }
+            self.close(link, CloseReason::Left);
+        }
+    }
 
     /// Expires what is due.
-    pub(crate) fn handle_timeout(&mut self, now: Instant) {}
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        let now = self.tick(now);
+        if self.next > now {
+            return;
+        }
+        self.next = Instant::FAR_FUTURE;
+        for index in 0..self.connections.len() {
+            if let Some(link) = self.connections.at(index) {
+                self.expire(now, link);
+            }
+        }
+        self.schedule();
+    }
+
+    /// Deadlines of one connection.
+    fn expire(&mut self, now: Instant, link: LinkId) {
+        let Some(connection) = self.connections.get(link) else {
+            return;
+        };
+        let deadline = connection.deadline;
+        match connection.phase {
+            Phase::Closing if deadline <= now => {
+                self.connections.remove(link);
+            }
+            Phase::Closing => self.arm(deadline),
+            Phase::Up => {
+                let idle = connection.last_heard.after(self.config.idle_timeout);
+                let quiet = connection.last_sent.after(self.config.keep_alive);
+                let peer = connection.peer;
+                if idle <= now {
+                    self.close(link, CloseReason::Idle);
+                    return;
+                }
+                self.arm(idle);
+                if quiet <= now {
+                    self.keep_alive(link);
+                    self.arm(now.after(self.config.keep_alive));
+                } else {
+                    self.arm(quiet);
+                }
+                let Some(pair) = peer.and_then(|slot| self.peers.get_mut(slot)) else {
+                    return;
+                };
+                let ack_at = pair.ack_at;
+                if ack_at <= now {
+                    pair.ack_due = true;
+                    pair.ack_at = Instant::FAR_FUTURE;
+                    self.mark_dirty(link);
+                } else {
+                    self.arm(ack_at);
+                }
+            }
+            _ if deadline <= now => {
+                if !connection.dialed {
+                    self.write(link, &Control::Refused(Refusal::Handshake));
+                }
+                self.close(link, CloseReason::HandshakeTimeout);
+            }
+            _ => self.arm(deadline),
+        }
+    }
+
+    fn keep_alive(&mut self, link: LinkId) {
+        let Some(connection) = self.connections.get_mut(link) else {
+            return;
+        };
+        if connection.phase == Phase::Up {
+            // It counts as sent, or a connection that takes nothing would get one after the other.
+            connection.last_sent = self.now;
+            let leaving = self.leaving;
+            self.write(link, &Control::KeepAlive(KeepAlive { leaving }));
+        }
+    }
 
     /// When to call [`Links::handle_timeout`]; may be early.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        None
+        (self.next != Instant::FAR_FUTURE).then_some(self.next)
     }
 
     /// What links want done, or known.
     pub(crate) fn poll_event(&mut self) -> Option<LinkEvent> {
+        if let Some(event) = self.events.pop_front() {
+            return Some(event);
+        }
+        while let Some(slot) = self.congestion.pop_front() {
+            let Some(pair) = self.peers.get_mut(slot) else {
+                continue;
+            };
+            pair.congestion_listed = false;
+            if pair.congested != pair.congestion_told {
+                pair.congestion_told = pair.congested;
+                return Some(LinkEvent::Congested {
+                    peer: slot,
+                    node: pair.node,
+                    congested: pair.congested,
+                });
+            }
+        }
         None
     }
 
     /// What was counted.
     pub(crate) const fn stats(&self) -> &LinkStats {
         &self.stats
+    }
+
+    /// The time, monotonic.
+    #[inline]
+    fn tick(&mut self, now: Instant) -> Instant {
+        let before = self.now.as_micros();
+        self.now = self.now.max(now);
+        if self.now.as_micros().saturating_sub(before) >= self.pause {
+            self.forgive(before);
+        }
+        self.now
+    }
+
+    /// A jump of the time means that this process did not run: what the others sent meanwhile was not read, so their
+    /// silence starts now.
+    #[cold]
+    fn forgive(&mut self, before: u64) {
+        let gap = self.now.since(Instant::from_micros(before));
+        for connection in self.connections.iter_mut() {
+            connection.last_heard = connection.last_heard.after(gap).min(self.now);
+        }
+    }
+
+    fn arm(&mut self, at: Instant) {
+        self.next = self.next.min(at);
+    }
+
+    const fn next_order(&mut self) -> u64 {
+        self.order = self.order.saturating_add(1);
+        self.order
+    }
+
+    #[inline]
+    fn mark_dirty(&mut self, link: LinkId) {
+        if let Some(connection) = self.connections.get_mut(link)
+            && !connection.dirty
+        {
+            connection.dirty = true;
+            self.dirty.push_back(link);
+        }
+    }
+
+    /// Dials what a change made due.
+    fn settle(&mut self) {
+        self.schedule();
     }
 }

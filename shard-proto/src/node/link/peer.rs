@@ -1,0 +1,252 @@
+//! The other nodes: a slot for each, and the pair of this life and its life.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::hash::{BuildHasherDefault, Hasher};
+
+use hashbrown::HashMap;
+
+use super::lane::{RecvLane, SendLane};
+use super::{PeerIdentity, PeerSlot};
+use crate::node::LinkId;
+use crate::wire::header::MIN_VERSION;
+use crate::{Incarnation, Instant, NodeId};
+
+/// Lanes of a pair. A stream transport has one.
+pub(super) const LANES: u8 = 1;
+
+/// A node, and the pair with its present life.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) node: NodeId,
+    pub(super) incarnation: Incarnation,
+    /// The membership service names this life.
+    pub(super) member: bool,
+    /// It said that it leaves.
+    pub(super) leaving: bool,
+    /// The attached connection.
+    pub(super) link: Option<LinkId>,
+    /// The newest order that was given out when this side last committed.
+    pub(super) committed: u64,
+    /// When the attached connection came up.
+    pub(super) up_at: Instant,
+    pub(super) identity: Option<Box<PeerIdentity>>,
+    pub(super) send: SendLane,
+    pub(super) recv: RecvLane,
+    /// When what was accepted must be acknowledged; the far future if nothing is owed.
+    pub(super) ack_at: Instant,
+    /// It must be now.
+    pub(super) ack_due: bool,
+    pub(super) version: u8,
+    pub(super) max_frame: u32,
+    pub(super) congested: bool,
+    /// What the caller knows of `congested`.
+    pub(super) congestion_told: bool,
+    /// It is in the list of those whose congestion changed.
+    pub(super) congestion_listed: bool,
+}
+
+impl Peer {
+    pub(super) fn new(node: NodeId, incarnation: Incarnation, max_frame: u32) -> Self {
+        Self {
+            node,
+            incarnation,
+            member: false,
+            leaving: false,
+            link: None,
+            committed: 0,
+            up_at: Instant::ZERO,
+            identity: None,
+            send: SendLane::default(),
+            recv: RecvLane::default(),
+            ack_at: Instant::FAR_FUTURE,
+            ack_due: false,
+            version: MIN_VERSION,
+            max_frame,
+            congested: false,
+            congestion_told: false,
+            congestion_listed: false,
+        }
+    }
+
+    /// Where it said it listens.
+    pub(super) fn address(&self) -> Option<&String> {
+        self.identity.as_ref().map(|identity| &identity.address)
+    }
+
+    /// Nothing would be lost if the pair were forgotten.
+    pub(super) const fn is_unused(&self) -> bool {
+        self.send.is_unused() && self.recv.expected == 0
+    }
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    generation: u16,
+    peer: Option<Peer>,
+}
+
+/// Ids of nodes are hashes of their names.
+#[derive(Debug, Default)]
+pub(super) struct NodeHasher(u64);
+
+impl Hasher for NodeHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3);
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // The table takes its bits from both ends.
+        self.0 = number.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32);
+    }
+}
+
+type ByNode<T> = HashMap<NodeId, T, BuildHasherDefault<NodeHasher>>;
+
+/// The table of peers, and the lives that ended.
+#[derive(Debug, Default)]
+pub(super) struct Peers {
+    slots: Vec<Slot>,
+    free: Vec<u16>,
+    by_node: ByNode<u16>,
+    ended: ByNode<Incarnation>,
+    max: u16,
+}
+
+/// Nodes whose ended lives are remembered.
+const MAX_ENDED: usize = 65_536;
+
+impl Peers {
+    pub(super) fn new(max: u16) -> Self {
+        Self {
+            max,
+            ..Self::default()
+        }
+    }
+
+    #[inline]
+    pub(super) fn get(&self, slot: PeerSlot) -> Option<&Peer> {
+        let entry = self.slots.get(usize::from(slot.index))?;
+        if entry.generation != slot.generation {
+            return None;
+        }
+        entry.peer.as_ref()
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, slot: PeerSlot) -> Option<&mut Peer> {
+        let entry = self.slots.get_mut(usize::from(slot.index))?;
+        if entry.generation != slot.generation {
+            return None;
+        }
+        entry.peer.as_mut()
+    }
+
+    #[inline]
+    pub(super) fn slot(&self, node: NodeId) -> Option<PeerSlot> {
+        let index = *self.by_node.get(&node)?;
+        let entry = self.slots.get(usize::from(index))?;
+        Some(PeerSlot {
+            index,
+            generation: entry.generation,
+        })
+    }
+
+    /// Puts a peer in a free slot. `None` if there is none.
+    pub(super) fn insert(&mut self, peer: Peer) -> Option<PeerSlot> {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None => {
+                let index = u16::try_from(self.slots.len()).ok()?;
+                if index >= self.max {
+                    return None;
+                }
+                self.slots.push(Slot::default());
+                index
+            }
+        };
+        let entry = self.slots.get_mut(usize::from(index))?;
+        self.by_node.insert(peer.node, index);
+        entry.peer = Some(peer);
+        Some(PeerSlot {
+            index,
+            generation: entry.generation,
+        })
+    }
+
+    pub(super) fn remove(&mut self, slot: PeerSlot) -> Option<Peer> {
+        let entry = self.slots.get_mut(usize::from(slot.index))?;
+        if entry.generation != slot.generation {
+            return None;
+        }
+        let peer = entry.peer.take()?;
+        entry.generation = entry.generation.wrapping_add(1);
+        self.by_node.remove(&peer.node);
+        self.free.push(slot.index);
+        Some(peer)
+    }
+
+    /// The slot at an index, if it is taken.
+    pub(super) fn at(&self, index: usize) -> Option<PeerSlot> {
+        let entry = self.slots.get(index)?;
+        entry.peer.as_ref()?;
+        Some(PeerSlot {
+            index: u16::try_from(index).ok()?,
+            generation: entry.generation,
+        })
+    }
+
+    /// One past the highest index in use.
+    pub(super) const fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (PeerSlot, &Peer)> {
+        self.slots.iter().enumerate().filter_map(|(index, entry)| {
+            let slot = PeerSlot {
+                index: u16::try_from(index).ok()?,
+                generation: entry.generation,
+            };
+            Some((slot, entry.peer.as_ref()?))
+        })
+    }
+
+    /// This life of the node, and every earlier one, is over for good.
+    pub(super) fn end(&mut self, node: NodeId, incarnation: Incarnation) {
+        if let Some(ended) = self.ended.get_mut(&node) {
+            *ended = (*ended).max(incarnation);
+            return;
+        }
+        if self.ended.len() >= MAX_ENDED {
+            // The oldest start is the least likely to come back.
+            let oldest = self
+                .ended
+                .iter()
+                .map(|(node, incarnation)| (*incarnation, *node))
+                .min();
+            if let Some((_, node)) = oldest {
+                self.ended.remove(&node);
+            }
+        }
+        self.ended.insert(node, incarnation);
+    }
+
+    /// The newest life that is known, if it is newer than `incarnation` or that life is over.
+    pub(super) fn newer(&self, node: NodeId, incarnation: Incarnation) -> Option<Incarnation> {
+        let ended = self.ended.get(&node).copied();
+        let present = self
+            .slot(node)
+            .and_then(|slot| self.get(slot))
+            .map(|peer| peer.incarnation);
+        let over = ended.is_some_and(|ended| incarnation <= ended)
+            || present.is_some_and(|present| incarnation < present);
+        over.then(|| ended.max(present)).flatten()
+    }
+}
