@@ -2,6 +2,27 @@
 //!
 //! Control bodies are postcard; data bodies are hand-written, so that no serde is on the hot path. Integers of postcard
 //! are varints with more than one encoding of the same value: never hash, sign or compare encoded bytes.
+//!
+//! A receiver takes whole frames off the beginning of its buffer:
+//!
+//! ```
+//! use shard_proto::wire::{Control, Decoded, Frame, control::GetShardHome};
+//! use shard_proto::{EntityTypeId, ShardId, Term};
+//!
+//! let mut buffer = [0; 64];
+//! let ask = Control::GetShardHome(GetShardHome { shard: ShardId(7) });
+//! let len = ask.encode(EntityTypeId(1), Term(5), 1, &mut buffer)?;
+//!
+//! // 20 bytes of header announce a body of one byte.
+//! let max_frame = 1024 * 1024;
+//! assert_eq!(Frame::decode(&buffer[..20], max_frame), Ok(Decoded::Incomplete { need: 21 }));
+//! if let Decoded::Frame(frame) = Frame::decode(&buffer[..len], max_frame)? {
+//!     assert_eq!(frame.header.term(), Term(5));
+//!     assert_eq!(frame.control()?, ask);
+//!     assert_eq!(frame.encoded_len(), len);
+//! }
+//! # Ok::<(), Box<dyn core::error::Error>>(())
+//! ```
 
 mod codec;
 pub mod control;

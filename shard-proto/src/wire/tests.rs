@@ -94,3 +94,70 @@ fn a_failed_payload_leaves_the_link_buffer_as_it_was() {
         assert_eq!(out, expected);
     }
 }
+
+#[cfg(feature = "alloc")]
+#[test]
+fn a_payload_writer_cannot_touch_frames_before_its_own() {
+    use bytes::BytesMut;
+    type Abuse = fn(&mut BytesMut);
+    let cases: [(&str, Abuse, &[u8]); 5] = [
+        ("writes", |out| out.extend_from_slice(b"ab"), b"ab"),
+        ("clears", |out| out.clear(), b""),
+        ("takes it away", |out| drop(out.split()), b""),
+        (
+            "puts another in its place",
+            |out| *out = BytesMut::from(&b"xyz"[..]),
+            b"xyz",
+        ),
+        ("outgrows the room", |out| out.resize(5000, 7), &[7; 5000]),
+    ];
+    let envelope = |payload| Envelope {
+        shard: ShardId(3),
+        correlation: 4,
+        id: b"id",
+        payload,
+    };
+    let head = DataHead {
+        version: 1,
+        entity_type: EntityTypeId(5),
+        epoch: Epoch::NONE,
+        seq: 1,
+    };
+    for (case, abuse, payload) in cases {
+        let write = |out: &mut BytesMut| {
+            abuse(out);
+            Ok::<_, ()>(())
+        };
+        let mut expected = BytesMut::from(&b"before"[..]);
+        let mut out = expected.clone();
+        let reason = ReturnReason::Full;
+        let envelope = envelope(payload);
+        let reply = Reply {
+            correlation: 8,
+            status: 9,
+            payload,
+        };
+        for data in [
+            Data::Envelope(envelope),
+            Data::Return(Return { reason, envelope }),
+            Data::Reply(reply),
+        ] {
+            data.encode_into(&head, 9000, &mut expected).unwrap();
+        }
+        put::envelope(&mut out, &head, 9000, ShardId(3), 4, b"id", 64, write).unwrap();
+        put::back(
+            &mut out,
+            &head,
+            9000,
+            reason,
+            ShardId(3),
+            4,
+            b"id",
+            64,
+            write,
+        )
+        .unwrap();
+        put::reply(&mut out, &head, 9000, 8, 9, 64, write).unwrap();
+        assert_eq!(out, expected, "{case}");
+    }
+}
