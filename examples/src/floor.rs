@@ -1,0 +1,19 @@
+//! What this machine can do without sharding: the floor that our figures stand on.
+
+pub mod channel;
+pub mod tcp;
+
+use core::time::Duration;
+use std::time::Instant;
+
+/// How many operations a second.
+fn per_second(operations: u64, took: Duration) -> f64 {
+    operations as f64 / took.as_secs_f64().max(1e-9)
+}
+
+/// How long something takes.
+fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let start = Instant::now();
+    let result = work();
+    (result, start.elapsed())
+}

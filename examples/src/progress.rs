@@ -1,0 +1,43 @@
+//! A progress bar on stderr; nothing at all where that is not a terminal.
+
+use std::borrow::Cow;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// How far a long job is.
+#[derive(Debug)]
+pub struct Progress(ProgressBar);
+
+impl Progress {
+    /// A job of so many steps.
+    #[must_use]
+    pub fn new(steps: u64) -> Self {
+        let bar = ProgressBar::new(steps);
+        let template = "{bar:40} {pos}/{len} {per_sec} {msg}";
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        Self(bar)
+    }
+
+    /// So many more steps are done.
+    pub fn advance(&self, steps: u64) {
+        self.0.inc(steps);
+    }
+
+    /// What is going on now.
+    pub fn say(&self, what: impl Into<Cow<'static, str>>) {
+        self.0.set_message(what);
+    }
+
+    /// A line above the bar. Not printed where there is no bar.
+    pub fn note(&self, line: impl AsRef<str>) {
+        self.0.println(line);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
