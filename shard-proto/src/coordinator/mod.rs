@@ -1,12 +1,17 @@
 //! Decides which node is the home of each shard of one entity type.
 
+mod allocate;
+mod announce;
 mod command;
 mod config;
 mod error;
+mod ledger;
 mod machine;
-#[allow(dead_code, reason = "used by what follows")]
+mod members;
+mod moves;
+mod poll;
+mod register;
 mod slot;
-#[allow(dead_code, reason = "used by what follows")]
 mod stats;
 
 pub use command::CoordinatorCommand;

@@ -22,6 +22,9 @@ pub(crate) struct Retry;
 /// Class of the lists a shard is in by its state: wanted (unallocated), changed (allocated), deadlines (handing off).
 #[derive(Debug)]
 pub(crate) struct Timed;
+/// Class of the list of nodes that are being sent the full map.
+#[derive(Debug)]
+pub(crate) struct Mapping;
 /// Class of the list of nodes whose ended sessions still have shards.
 #[derive(Debug)]
 pub(crate) struct Vacating;
@@ -138,6 +141,21 @@ impl CoordShardSlot {
         self.flags |= flags;
     }
 
+    /// Takes the lowest flag that is set of those.
+    pub(super) const fn take_lowest(&mut self, flags: u16) -> Option<u16> {
+        let set = self.flags & flags;
+        if set == 0 {
+            return None;
+        }
+        let lowest = set & set.wrapping_neg();
+        self.flags &= !lowest;
+        Some(lowest)
+    }
+
+    pub(super) const fn toggle(&mut self, flags: u16) {
+        self.flags ^= flags;
+    }
+
     pub(super) const fn clear(&mut self, flags: u16) {
         self.flags &= !flags;
     }
@@ -187,14 +205,15 @@ pub struct CoordNodeSlot {
     /// Index of the node that comes at this place in the order of [`NodeId`]s; a column of its own.
     pub(super) order: u16,
     pub(super) used: bool,
-    /// Not a member any more once its incarnation is removed; the slot stays until its shards are freed.
     pub(super) member: bool,
+    /// A former member: the slot stays until its shards are freed.
+    pub(super) gone: bool,
     pub(super) node: NodeId,
     pub(super) incarnation: Incarnation,
     pub(super) state: MemberState,
     pub(super) roles: Roles,
     /// The newest session that registered or began to.
-    pub(super) session: Session,
+    pub(super) session: Option<Session>,
     /// Sessions up to this one have ended.
     pub(super) ended: Option<Session>,
     /// All parts of `session` are there.
@@ -224,6 +243,7 @@ pub struct CoordNodeSlot {
     pub(super) say_refused: Option<(Session, RegisterRefusal)>,
     pub(super) say_end_sessions: bool,
     pub(super) dirty: Link,
+    pub(super) mapping: Link,
     pub(super) vacating: Link,
     pub(super) leaving: Link,
 }
@@ -234,11 +254,12 @@ impl CoordNodeSlot {
         order: NOBODY,
         used: false,
         member: false,
+        gone: false,
         node: NodeId(0),
         incarnation: Incarnation(0),
         state: MemberState::Joining,
         roles: Roles::NONE,
-        session: NO_SESSION,
+        session: None,
         ended: None,
         registered: false,
         proxy: false,
@@ -258,6 +279,7 @@ impl CoordNodeSlot {
         say_refused: None,
         say_end_sessions: false,
         dirty: Link::UNLINKED,
+        mapping: Link::UNLINKED,
         vacating: Link::UNLINKED,
         leaving: Link::UNLINKED,
     };
@@ -268,6 +290,7 @@ impl CoordNodeSlot {
             order: self.order,
             used: self.used,
             member: self.member,
+            gone: self.gone,
             node: self.node,
             incarnation: self.incarnation,
             state: self.state,
@@ -276,21 +299,20 @@ impl CoordNodeSlot {
         };
     }
 
-    pub(super) const fn says_something(&self) -> bool {
-        self.say_ack
-            || self.say_registered.is_some()
-            || self.say_refused.is_some()
-            || self.say_end_sessions
-            || self.map_next != NIL
+    /// Whether it may be given shards.
+    pub(super) fn may_host(&self, role: u32) -> bool {
+        self.member
+            && self.registered
+            && !self.proxy
+            && self.state == MemberState::Up
+            && self.roles.has(role)
+    }
+
+    /// While one lasts, nothing is rebalanced.
+    pub(super) const fn is_unsettled(&self) -> bool {
+        self.member && matches!(self.state, MemberState::Joining | MemberState::Unreachable)
     }
 }
-
-/// Below every session.
-pub(super) const NO_SESSION: Session = Session {
-    incarnation: Incarnation(0),
-    lapses: 0,
-    starts: 0,
-};
 
 impl Linked<Dirty> for CoordNodeSlot {
     fn link(&self) -> &Link {
@@ -298,6 +320,15 @@ impl Linked<Dirty> for CoordNodeSlot {
     }
     fn link_mut(&mut self) -> &mut Link {
         &mut self.dirty
+    }
+}
+
+impl Linked<Mapping> for CoordNodeSlot {
+    fn link(&self) -> &Link {
+        &self.mapping
+    }
+    fn link_mut(&mut self) -> &mut Link {
+        &mut self.mapping
     }
 }
 

@@ -364,6 +364,16 @@ impl<'a> Homes<'a> {
     /// No homes.
     pub const EMPTY: Self = Self(&[]);
 
+    /// From what [`Homes::as_bytes`] gave, or a part of a frame that is validated later.
+    pub(crate) const fn from_bytes(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// As they travel.
+    pub(crate) const fn as_bytes(&self) -> &'a [u8] {
+        self.0
+    }
+
     /// Whether there are none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {

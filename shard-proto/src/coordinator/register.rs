@@ -1,0 +1,281 @@
+//! Registration of regions: what they are, and what they say they host.
+//!
+//! Claims are taken as the parts arrive, since a claim says what is true whether the other parts arrive or not; the
+//! region *counts* (is given shards, is acknowledged, frees what a newer session does not claim) with the last part.
+//! So nothing has to be reassembled, and a part that arrives twice changes nothing.
+
+use super::{
+    ControlError, StorageMismatch,
+    ledger::{Freed, Ledger},
+    slot::{NOBODY, Phase, flag},
+    stats::count,
+};
+use crate::{
+    Epoch,
+    wire::{
+        Claim,
+        control::{Deregister, Register, RegisterRefusal},
+    },
+};
+
+impl Ledger<'_> {
+    pub(super) fn register(&mut self, from: u16, part: &Register<'_>) -> Result<(), ControlError> {
+        let member = self.incarnation(from).ok_or(ControlError::NotMember)?;
+        if part.session.incarnation != member {
+            return Err(ControlError::Incarnation {
+                member,
+                found: part.session.incarnation,
+            });
+        }
+        if part.part >= part.parts || part.parts > self.config.shard_count.max(1) {
+            return Err(ControlError::Malformed);
+        }
+        if let Some(reason) = self.refusal(from, part) {
+            return Err(self.refuse(from, part, reason));
+        }
+        let node = self.node(from).ok_or(ControlError::NotMember)?;
+        let newer = node.session < Some(part.session);
+        let follows = node.session == Some(part.session)
+            && part.part == node.next_part
+            && part.parts == node.parts;
+        if node.session > Some(part.session) || (part.part != 0 && !follows) {
+            return Err(ControlError::OutOfOrder);
+        }
+        if newer {
+            self.begin_session(from, part);
+        }
+        if part.storage_id != 0 && self.is_other_storage(from, part.storage_id) && part.part == 0 {
+            count(&mut self.book.stats.storage_mismatches);
+        }
+        for claim in part.claims.iter() {
+            self.claim(from, claim);
+        }
+        let Some(node) = self.node_mut(from) else {
+            return Err(ControlError::NotMember);
+        };
+        node.parts = part.parts;
+        node.next_part = part.part.saturating_add(1);
+        if node.next_part == part.parts {
+            self.complete_registration(from, part);
+        }
+        Ok(())
+    }
+
+    /// Why a region is refused. O(claims).
+    fn refusal(&self, from: u16, part: &Register<'_>) -> Option<RegisterRefusal> {
+        let node = self.node(from)?;
+        if part.type_name != self.config.type_name {
+            return Some(RegisterRefusal::UnknownType);
+        }
+        if part.shard_count != self.config.shard_count {
+            return Some(RegisterRefusal::ShardCount {
+                coordinator: self.config.shard_count,
+                region: part.shard_count,
+            });
+        }
+        if node.ended >= Some(part.session) {
+            return Some(RegisterRefusal::SessionEnded);
+        }
+        if self.config.storage_mismatch == StorageMismatch::Refuse
+            && self.is_other_storage(from, part.storage_id)
+        {
+            return Some(RegisterRefusal::Storage {
+                expected: self.book.storage_id,
+                found: part.storage_id,
+            });
+        }
+        // An epoch of a later reign cannot be given up for one of this reign: what follows would be lower.
+        let mut claims = part.claims.iter();
+        let fits = part.claims.validate(self.config.shard_count).is_ok()
+            && (!part.proxy || part.claims.is_empty())
+            && claims.all(|claim| claim.epoch.term() <= self.book.term);
+        (!fits).then_some(RegisterRefusal::Claims)
+    }
+
+    /// Whether registered regions of other nodes use another store than this one.
+    fn is_other_storage(&self, from: u16, storage_id: u64) -> bool {
+        let Some(node) = self.node(from) else {
+            return false;
+        };
+        let own =
+            node.registered && node.storage_id != 0 && node.storage_id == self.book.storage_id;
+        storage_id != 0
+            && storage_id != self.book.storage_id
+            && self.book.storage_users > u32::from(own)
+    }
+
+    fn refuse(&mut self, from: u16, part: &Register<'_>, reason: RegisterRefusal) -> ControlError {
+        // A refused region hosts nothing: neither what earlier parts claimed, nor what an older session of it owned.
+        let void = self.node(from).is_some_and(|node| {
+            node.session < Some(part.session)
+                || (node.session == Some(part.session) && !node.registered)
+        });
+        let its_own = !matches!(
+            reason,
+            RegisterRefusal::SessionEnded | RegisterRefusal::UnknownType
+        );
+        if void && its_own {
+            self.end_session(from, Freed::Lapsed);
+            if let Some(node) = self.node_mut(from) {
+                if node.session < Some(part.session) {
+                    node.ended = node.ended.max(node.session);
+                }
+                node.session = None;
+            }
+        }
+        if let Some(node) = self.node_mut(from) {
+            node.say_refused = Some((part.session, reason));
+            self.say_node(from);
+        }
+        count(&mut self.book.stats.refusals);
+        ControlError::Refused(reason)
+    }
+
+    /// A newer session ends the one before it; what that owned is kept apart until the last part says what remains.
+    fn begin_session(&mut self, from: u16, part: &Register<'_>) {
+        self.end_session(from, Freed::Lapsed);
+        self.book.vacating.remove(self.nodes, u32::from(from));
+        if let Some(node) = self.node_mut(from) {
+            node.ended = node.ended.max(node.session);
+            node.session = Some(part.session);
+            node.proxy = part.proxy;
+            node.hold = true;
+        }
+    }
+
+    fn complete_registration(&mut self, from: u16, part: &Register<'_>) {
+        let Some(node) = self.node_mut(from) else {
+            return;
+        };
+        node.say_ack = true;
+        let first = !core::mem::replace(&mut node.registered, true);
+        let was_proxy = core::mem::replace(&mut node.proxy, part.proxy);
+        if first {
+            node.say_registered = Some(part.last_beat_age);
+            node.map_next = 0;
+            node.hold = false;
+            node.storage_id = part.storage_id;
+            let vacate = !node.stale.is_empty();
+            self.book.mapping.push_back(self.nodes, u32::from(from));
+            if vacate {
+                self.book.vacating.push_back(self.nodes, u32::from(from));
+            }
+            if part.storage_id != 0 {
+                if self.book.storage_users == 0 {
+                    self.book.storage_id = part.storage_id;
+                }
+                let same = self.book.storage_id == part.storage_id;
+                self.book.storage_users = self.book.storage_users.saturating_add(u32::from(same));
+            }
+            count(&mut self.book.stats.registrations);
+        }
+        if first || was_proxy != part.proxy {
+            self.candidates_changed();
+        }
+        self.say_node(from);
+    }
+
+    /// A region says that it hosts a shard. Idempotent.
+    fn claim(&mut self, from: u16, claim: Claim) {
+        let shard = claim.shard.0;
+        self.settle(shard);
+        let Some(slot) = self.shard(shard) else {
+            return;
+        };
+        let (owner, recorded, phase) = (slot.owner, slot.epoch, slot.phase());
+        let owned = phase != Phase::Unallocated;
+        if owned && owner == from && recorded == claim.epoch {
+            self.confirm(from, claim, phase);
+            return;
+        }
+        let ours = recorded.term() == self.book.term;
+        let believed =
+            claim.epoch > recorded && claim.epoch.term() < self.book.term && !(owned && ours);
+        if believed {
+            if owned && owner != from {
+                self.lose(shard, owner, recorded);
+                count(&mut self.book.stats.claims_lost);
+            }
+            if let Some(slot) = self.shard_mut(shard) {
+                slot.clear(flag::LAPSED);
+            }
+            self.take(from, claim);
+        } else if !(owned && owner == from && recorded > claim.epoch) {
+            self.lose(shard, from, claim.epoch);
+            count(&mut self.book.stats.claims_lost);
+        }
+    }
+
+    /// The recorded owner claims the recorded allocation, perhaps in a newer session.
+    fn confirm(&mut self, from: u16, claim: Claim, phase: Phase) {
+        let shard = claim.shard.0;
+        let stale = self.is_stale(shard);
+        if !stale && (phase == Phase::HandingOff || !claim.draining) {
+            if let Some(slot) = self.shard_mut(shard)
+                && phase == Phase::Allocated
+            {
+                slot.clear(flag::SAY_GRANT);
+                slot.set(flag::STARTED);
+            }
+            return;
+        }
+        let draining = claim.draining || phase == Phase::HandingOff;
+        self.take(from, Claim { draining, ..claim });
+    }
+
+    /// Records a claim as the shard's home.
+    fn take(&mut self, from: u16, claim: Claim) {
+        let shard = claim.shard.0;
+        self.detach(shard);
+        let phase = if claim.draining {
+            Phase::HandingOff
+        } else {
+            Phase::Allocated
+        };
+        self.attach(shard, from, claim.epoch, phase);
+        if let Some(slot) = self.shard_mut(shard) {
+            slot.set(flag::STARTED);
+            if slot.evict == from {
+                slot.evict = NOBODY;
+                slot.clear(flag::SAY_EVICT);
+            }
+            if claim.draining {
+                slot.set(flag::PLANNED);
+            }
+        }
+        if claim.draining {
+            self.say(shard, flag::SAY_HANDOFF);
+            self.arm_retry(shard);
+        } else {
+            self.announce(shard);
+        }
+        count(&mut self.book.stats.claims_taken);
+    }
+
+    /// A node is told, until it says so, to give up an allocation that is not the shard's home.
+    pub(super) fn lose(&mut self, shard: u32, node: u16, epoch: Epoch) {
+        if let Some(slot) = self.shard_mut(shard) {
+            slot.evict = node;
+            slot.evict_epoch = epoch;
+        }
+        self.say(shard, flag::SAY_EVICT);
+        if self
+            .shard(shard)
+            .is_some_and(|slot| !slot.retry.is_linked())
+        {
+            self.arm_retry(shard);
+        }
+    }
+
+    pub(super) fn deregister(&mut self, from: u16, what: Deregister) -> Result<(), ControlError> {
+        let Some(node) = self.node_mut(from) else {
+            return Err(ControlError::NotMember);
+        };
+        if node.session != Some(what.session) || node.ended >= node.session {
+            return Err(ControlError::OutOfOrder);
+        }
+        node.ended = node.session;
+        self.end_session(from, Freed::Released);
+        Ok(())
+    }
+}
