@@ -477,6 +477,8 @@ pub enum AddTypeError {
     Collision,
     /// [`TypeIndex`] is exhausted, or the limit of the config is reached.
     TooMany,
+    /// It was stopped, and something of it still runs or is not yet reported.
+    Stopping,
     /// A setting of the type is wrong.
     Config(ConfigError),
     /// The node is leaving.
@@ -489,6 +491,7 @@ impl fmt::Display for AddTypeError {
             Self::Duplicate => f.write_str("the entity type is already started"),
             Self::Collision => f.write_str("another entity type's name has the same hash"),
             Self::TooMany => f.write_str("too many entity types"),
+            Self::Stopping => f.write_str("the entity type has not stopped yet"),
             Self::Config(error) => error.fmt(f),
             Self::Leaving => f.write_str("the node is leaving"),
         }

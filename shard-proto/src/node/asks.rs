@@ -234,14 +234,17 @@ impl Asks {
         }
     }
 
-    /// The message of the ask came back from `peer`. `Some` if somebody still waits for it.
-    pub(super) fn came_back(&mut self, correlation: u64, peer: u16) -> Option<Ask> {
+    /// The ask, if an answer of `peer` is waited for.
+    pub(super) fn waits_for(&self, correlation: u64, peer: u16) -> Option<Ask> {
         let &index = self.by_correlation.get(&correlation)?;
         let slot = self.slots.get(index as usize)?;
-        if slot.peer != peer {
-            return None;
-        }
-        let ask = slot.ask;
+        (slot.peer == peer).then_some(slot.ask)
+    }
+
+    /// The message of the ask came back from `peer`. `Some` if somebody still waits for it.
+    pub(super) fn came_back(&mut self, correlation: u64, peer: u16) -> Option<Ask> {
+        let ask = self.waits_for(correlation, peer)?;
+        let &index = self.by_correlation.get(&correlation)?;
         self.detach_peer(index);
         Some(ask)
     }
@@ -258,10 +261,7 @@ impl Asks {
 
     /// Ends the wait with an answer of `peer`. `None` if nobody waits for an answer of that one.
     pub(super) fn answered(&mut self, correlation: u64, peer: u16) -> Option<Ask> {
-        let &index = self.by_correlation.get(&correlation)?;
-        if self.slots.get(index as usize)?.peer != peer {
-            return None;
-        }
+        self.waits_for(correlation, peer)?;
         self.take(correlation)
     }
 

@@ -56,7 +56,6 @@ pub enum MembershipMode {
 
 /// Settings of a node.
 #[derive(Clone, Debug)]
-#[expect(dead_code, reason = "read by what follows")]
 pub struct NodeConfig {
     pub(crate) cluster: String,
     pub(crate) membership: MembershipMode,
@@ -68,6 +67,7 @@ pub struct NodeConfig {
     pub(crate) support_lease: Duration,
     pub(crate) lease: Duration,
     pub(crate) drift: Duration,
+    pub(crate) round_trip: Duration,
     pub(crate) dial_retry: Duration,
     pub(crate) keep_alive: Duration,
     pub(crate) link_timeout: Duration,
@@ -109,6 +109,7 @@ impl NodeConfig {
             support_lease: Duration::from_millis(800),
             lease: Duration::from_secs(2),
             drift: Duration::from_millis(100),
+            round_trip: Duration::from_millis(50),
             dial_retry: Duration::from_millis(250),
             keep_alive: Duration::from_millis(500),
             link_timeout: Duration::from_secs(5),
@@ -138,6 +139,7 @@ impl NodeConfig {
         self.support_lease = Duration::from_millis(200);
         self.lease = Duration::from_millis(500);
         self.drift = Duration::from_millis(25);
+        self.round_trip = Duration::from_millis(10);
         self.dial_retry = Duration::from_millis(100);
         self.keep_alive = Duration::from_millis(200);
         self.link_timeout = Duration::from_secs(2);
@@ -175,6 +177,8 @@ impl NodeConfig {
         with_lease: lease: Duration,
         /// Allowance for clock rates. Default: 100 ms (LAN 25 ms).
         with_drift: drift: Duration,
+        /// The longest round trip that failover shall cope with. Default: 50 ms (LAN 10 ms).
+        with_round_trip: round_trip: Duration,
         /// Pause between dials of one address; doubles up to 16 times it. Default: 250 ms (LAN 100 ms).
         with_dial_retry: dial_retry: Duration,
         /// A link says something at least this often. Default: 500 ms (LAN 200 ms).
@@ -202,7 +206,6 @@ impl NodeConfig {
 
 /// Settings of an entity type on one node. Shard count, role and times must be the same on every node.
 #[derive(Clone, Debug)]
-#[expect(dead_code, reason = "read by what follows")]
 pub struct TypeConfig {
     pub(crate) name: &'static str,
     pub(crate) shard_count: u32,

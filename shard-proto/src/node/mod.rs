@@ -6,301 +6,297 @@
 //! The adapter's loop, with the time taken once per wake-up: [`Node::handle_timeout`] if [`Node::poll_timeout`] is
 //! due; inputs; [`Node::poll_command`] until `None`; [`Node::links_to_flush`] until `None`, writing what
 //! [`Node::poll_transmit`] has for each.
+//!
+//! Commands are derived from the state of the parts, so they do not pile up; what is queued here is bounded by the
+//! number of links and members, and by the window of a life of a node that ended.
 
 mod api;
-#[allow(dead_code, reason = "composed by what follows")]
 mod asks;
 mod config;
 mod key;
+mod leave;
 pub(crate) mod link;
+mod members;
+mod membership;
+mod poll;
+mod receive;
+mod send;
+mod stats;
+#[cfg(test)]
+mod tests;
+mod types;
+mod warn;
 
 use alloc::boxed::Box;
-use core::marker::PhantomData;
+use alloc::collections::VecDeque;
+use alloc::vec;
+use core::fmt;
+use core::time::Duration;
 
 pub use api::{
     AddTypeError, Ask, AskFailure, AskKey, Body, BodyError, ConfigError, Delivery, DialId,
     LinkError, LinkId, LinksFull, Message, NodeCommand, REPLY_ANSWER, REPLY_FAILED, REPLY_NONE,
     REPLY_REFUSED, ReplyTo, SendError, Sent, TypeIndex, Warning,
 };
-use bytes::{Bytes, BytesMut};
+use asks::Asks;
 pub use config::{Identity, MembershipMode, NodeConfig, TypeConfig};
 pub use key::EntityKey;
+use leave::Phase;
+use link::{LinkConfig, Links, PeerIdentity, UnackedFrame};
+use members::{Entry, Members};
 pub use stats::NodeStats;
-
-mod stats;
-#[cfg(test)]
-mod tests;
+use types::Types;
+use warn::Warned;
 
 use crate::allocation::AllocationStrategy;
-use crate::membership::{Member, MemberChange};
-use crate::region::Origin;
-use crate::{EntityTypeId, Epoch, Home, Incarnation, Instant, Leader, NodeId, ShardId};
+use crate::leadership::{Leadership, LeadershipConfig, PeerSlot as LeadershipSlot};
+use crate::membership::{Member, MemberState, Roles};
+use crate::{Home, Incarnation, Instant, Leader, NodeId, ShardId, Term, earliest, hash};
 
 /// A strategy, as a node keeps it.
 pub type Strategy = Box<dyn AllocationStrategy + Send>;
 
-/// A process of the cluster, without its I/O.
-#[derive(Debug)]
+/// A process of the cluster, without its I/O. See the [module's docs](self).
 pub struct Node<B> {
-    me: NodeId,
-    incarnation: Incarnation,
+    now: Instant,
+    me: Member,
+    config: NodeConfig,
+    links: Links,
+    leadership: Leadership<Box<[LeadershipSlot]>>,
+    /// Leadership may have commands.
+    lead_dirty: bool,
+    /// What the regions were told last.
+    leader: Option<Leader>,
+    lease: Option<Instant>,
+    /// What the coordinators were told last: the reign of this node, and whether its barrier is over.
+    reign: Option<(Term, bool)>,
+    /// The application has not heard of `leader`.
+    leader_news: bool,
+    members: Members,
+    types: Types<B>,
+    asks: Asks,
+    /// Data of lives that ended, to be reported as perhaps delivered.
+    lost: VecDeque<(NodeId, UnackedFrame)>,
+    /// Single events; bounded by links and members.
+    out: VecDeque<NodeCommand<B>>,
+    warned: Warned,
+    phase: Phase,
     stats: NodeStats,
-    body: PhantomData<fn() -> B>,
 }
 
-#[expect(unused_variables, reason = "signatures first")]
-#[expect(clippy::needless_pass_by_value, reason = "signatures first")]
+impl<B> fmt::Debug for Node<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node")
+            .field("me", &self.me)
+            .field("leader", &self.leader)
+            .field("phase", &self.phase)
+            .finish_non_exhaustive()
+    }
+}
+
 impl<B: Body> Node<B> {
     /// A node that knows nobody yet. Polling says whom to dial.
     ///
     /// # Errors
     /// If a name, an address or a setting cannot work.
     pub fn new(now: Instant, identity: Identity, config: NodeConfig) -> Result<Self, ConfigError> {
-        Err(ConfigError::new("node", "not implemented"))
+        let Identity {
+            name,
+            incarnation,
+            address,
+            roles: role_names,
+        } = identity;
+        if name.is_empty() || name.len() > 255 {
+            return Err(ConfigError::new("name", "must have 1 to 255 bytes"));
+        }
+        if address.len() > 1024 {
+            return Err(ConfigError::new("address", "must have at most 1024 bytes"));
+        }
+        let mut roles = Roles::NONE;
+        for role in &role_names {
+            roles = roles
+                .with(hash::role_id(role))
+                .ok_or(ConfigError::new("roles", "must be at most four"))?;
+        }
+        let node = hash::node_id(&name);
+        let me = Member {
+            node,
+            incarnation,
+            state: MemberState::Up,
+            roles,
+        };
+        let lead = config.leadership();
+        let slots = vec![LeadershipSlot::EMPTY; usize::from(config.max_nodes).max(1)];
+        let leadership = Leadership::new(now, node, incarnation, lead, slots.into_boxed_slice())
+            .map_err(|error| ConfigError::new(error.field(), "does not fit the other settings"))?;
+        let who = PeerIdentity {
+            node,
+            incarnation,
+            name,
+            address,
+            roles,
+        };
+        let mut links = Links::new(now, config.links(), who)?;
+        if config.membership != MembershipMode::Alone {
+            for seed in &config.seeds {
+                links.add_seed(now, seed);
+            }
+        }
+        let mut members = Members::new(config.max_nodes);
+        members.put(Entry::new(me, None));
+        Ok(Self {
+            now,
+            me,
+            links,
+            leadership,
+            lead_dirty: true,
+            leader: None,
+            lease: None,
+            reign: None,
+            leader_news: false,
+            members,
+            types: Types::new(),
+            asks: Asks::new(now, config.seed, config.max_asks),
+            lost: VecDeque::new(),
+            out: VecDeque::new(),
+            warned: Warned::new(now),
+            phase: Phase::Running,
+            stats: NodeStats::default(),
+            config,
+        })
     }
 
     /// Who this node is.
-    pub fn me(&self) -> NodeId {
-        self.me
+    pub const fn me(&self) -> NodeId {
+        self.me.node
     }
 
     /// Its life.
-    pub fn incarnation(&self) -> Incarnation {
-        self.incarnation
+    pub const fn incarnation(&self) -> Incarnation {
+        self.me.incarnation
     }
-
-    /// Starts an entity type here: its region registers, and hosts unless it is a proxy. Started again after
-    /// [`Node::stop_type`], it is the same [`TypeIndex`] in a new session.
-    ///
-    /// Takes memory for the shard table (64 bytes a shard) and the buffer's slots at once.
-    ///
-    /// # Errors
-    /// See [`AddTypeError`]; the state is unchanged.
-    pub fn add_type(
-        &mut self,
-        now: Instant,
-        config: TypeConfig,
-        strategy: Strategy,
-    ) -> Result<TypeIndex, AddTypeError> {
-        Err(AddTypeError::Leaving)
-    }
-
-    /// Stops a type here, without handing its shards over: `StopShard` for each, buffered messages are rejected,
-    /// its shards get other homes at once. Idempotent.
-    pub fn stop_type(&mut self, now: Instant, ty: TypeIndex) {}
-
-    /// The index of a type that was added, by its name.
-    pub fn type_index(&self, name: &str) -> Option<TypeIndex> {
-        None
-    }
-
-    /// The id of a type on the wire.
-    pub fn entity_type(&self, ty: TypeIndex) -> Option<EntityTypeId> {
-        None
-    }
-
-    /// Sends a message to an entity. `shard` is [`crate::hash::shard_of`] its id.
-    ///
-    /// An `ask` that is accepted ends in exactly one of: [`Sent::Local`] or a local [`NodeCommand::Deliver`] (from
-    /// then on answering is the adapter's), [`Delivery::Answer`], [`NodeCommand::AskFailed`],
-    /// [`NodeCommand::Reject`].
-    ///
-    /// O(1); does not allocate when the home is known, beyond the link's buffer.
-    ///
-    /// # Errors
-    /// The body is handed back; the state is unchanged.
-    pub fn send(
-        &mut self,
-        now: Instant,
-        ty: TypeIndex,
-        shard: ShardId,
-        id: EntityKey,
-        body: B,
-        ask: Option<Ask>,
-    ) -> Result<Sent<B>, SendError<B>> {
-        Err(SendError::Stopped(body))
-    }
-
-    /// Answers an ask of another node: `write` appends the payload straight to the link's buffer. Dropped and counted
-    /// if that life of the node has ended, or (with [`REPLY_REFUSED`] in its place) if the payload is too large or
-    /// `write` fails. Returns whether the reply was sent as given.
-    pub fn reply(
-        &mut self,
-        now: Instant,
-        to: ReplyTo,
-        status: u8,
-        write: impl FnOnce(&mut BytesMut) -> Result<(), BodyError>,
-    ) -> bool {
-        false
-    }
-
-    /// A connection that [`NodeCommand::Dial`] asked for stands. `authenticated`: whom the transport proved the peer
-    /// to be, if it can.
-    ///
-    /// # Errors
-    /// No room, or the dial is unknown: close the connection.
-    pub fn handle_dialed(
-        &mut self,
-        now: Instant,
-        dial: DialId,
-        authenticated: Option<NodeId>,
-    ) -> Result<LinkId, LinksFull> {
-        Err(LinksFull)
-    }
-
-    /// Somebody connected.
-    ///
-    /// # Errors
-    /// No room: close the connection.
-    pub fn handle_accepted(
-        &mut self,
-        now: Instant,
-        authenticated: Option<NodeId>,
-    ) -> Result<LinkId, LinksFull> {
-        Err(LinksFull)
-    }
-
-    /// A dial failed. It is repeated, with growing pauses, as long as the node is wanted.
-    pub fn handle_dial_failed(&mut self, now: Instant, dial: DialId) {}
-
-    /// A connection ended. What it had not delivered is sent again over the next one.
-    pub fn handle_closed(&mut self, now: Instant, link: LinkId) {}
-
-    /// Takes whole frames off the front of `buf` until one concerns the application. Call it until `Ok(None)`; then a
-    /// part of a frame, or nothing, is left in `buf`. Poll commands between the calls or after them: those that were
-    /// there before a delivery about the same shard must be done before it.
-    ///
-    /// # Errors
-    /// The link is to be closed after writing what [`Node::poll_transmit`] has; the node has forgotten it.
-    pub fn read(
-        &mut self,
-        now: Instant,
-        link: LinkId,
-        buf: &mut BytesMut,
-    ) -> Result<Option<Delivery<B>>, LinkError> {
-        Ok(None)
-    }
-
-    /// The next bytes to write to a link; `None` when there are no more for now.
-    pub fn poll_transmit(&mut self, link: LinkId) -> Option<Bytes> {
-        None
-    }
-
-    /// A link that has something to transmit; each is named once until it has something new.
-    pub fn links_to_flush(&mut self) -> Option<LinkId> {
-        None
-    }
-
-    /// The shard runs: answers [`NodeCommand::StartShard`].
-    pub fn shard_started(&mut self, now: Instant, ty: TypeIndex, shard: ShardId, epoch: Epoch) {}
-
-    /// Hands back, in order, what an entity of a stopping shard has not handled, between
-    /// [`NodeCommand::StopShard`] and [`Node::shard_stopped`]. It goes in front of what was buffered since.
-    ///
-    /// # Errors
-    /// The shard is not stopping under that epoch: the message is handed back, report it.
-    pub fn give_back(
-        &mut self,
-        now: Instant,
-        ty: TypeIndex,
-        shard: ShardId,
-        epoch: Epoch,
-        origin: Origin,
-        message: Message<B>,
-    ) -> Result<(), Message<B>> {
-        Err(message)
-    }
-
-    /// Nothing of the shard runs any more: answers [`NodeCommand::StopShard`]. `forced`: something was aborted.
-    pub fn shard_stopped(
-        &mut self,
-        now: Instant,
-        ty: TypeIndex,
-        shard: ShardId,
-        epoch: Epoch,
-        forced: bool,
-    ) {
-    }
-
-    /// The mailbox of an entity is full: sends the message of another node back to its caller as undeliverable.
-    pub fn return_full(
-        &mut self,
-        now: Instant,
-        ty: TypeIndex,
-        shard: ShardId,
-        epoch: Epoch,
-        origin: NodeId,
-        message: Message<B>,
-    ) {
-    }
-
-    /// The membership service says something ([`MembershipMode::External`] only). `address`: where to dial the node.
-    /// About this node itself: `Removed` stops it for good ([`NodeCommand::Removed`]).
-    pub fn handle_member(&mut self, now: Instant, change: MemberChange, address: Option<&str>) {}
 
     /// The wall clock in 1/16 s, or a persisted number: terms are taken above it. Say it once before anything else
     /// and whenever it is at hand.
-    pub fn handle_term_floor(&mut self, now: Instant, floor: crate::Term) {}
-
-    /// Leaves the cluster: resigns, hands every shard off, waits until what it had sent has arrived; at most
-    /// for the deadline of the config. [`NodeCommand::Left`] says when it is done. Idempotent.
-    pub fn leave(&mut self, now: Instant) {}
+    pub fn handle_term_floor(&mut self, now: Instant, floor: Term) {
+        let now = self.advance(now);
+        self.leadership.handle_term_floor(now, floor);
+        self.lead_dirty = true;
+    }
 
     /// Expires what is due, a bounded batch; call again while [`Node::poll_timeout`] is still due.
-    pub fn handle_timeout(&mut self, now: Instant) {}
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let now = self.advance(now);
+        if is_due(self.leadership.poll_timeout(), now) {
+            self.leadership.handle_timeout(now);
+            self.lead_dirty = true;
+        }
+        self.types.handle_timeout(now);
+        if is_due(self.asks.poll_timeout(), now) {
+            self.asks.expire(now);
+        }
+        if is_due(self.links.poll_timeout(), now) {
+            self.links.handle_timeout(now);
+        }
+        self.pump_links();
+        self.expire_members();
+        self.check_leave();
+    }
 
     /// When to call [`Node::handle_timeout`]. O(types).
     pub fn poll_timeout(&self) -> Option<Instant> {
-        None
-    }
-
-    /// What to do next. O(1) when there is nothing.
-    pub fn poll_command(&mut self) -> Option<NodeCommand<B>> {
-        None
+        let mut at = earliest(self.leadership.poll_timeout(), self.links.poll_timeout());
+        at = earliest(at, self.types.poll_timeout());
+        at = earliest(at, self.asks.poll_timeout());
+        at = earliest(at, self.members.poll_timeout());
+        earliest(at, self.phase.poll_timeout())
     }
 
     /// Where a shard lives, as far as this node knows.
     pub fn home(&self, ty: TypeIndex, shard: ShardId) -> Option<Home> {
-        None
+        self.types.get(ty)?.region.home(shard)
     }
 
     /// How many shards of a type are hosted here.
     pub fn hosted(&self, ty: TypeIndex) -> u32 {
-        0
+        self.types.get(ty).map_or(0, |kind| kind.region.hosted())
     }
 
     /// How many messages of a type are buffered here.
     pub fn buffered(&self, ty: TypeIndex) -> u32 {
-        0
+        self.types.get(ty).map_or(0, |kind| kind.region.buffered())
     }
 
     /// Whether the type is registered with its coordinator.
     pub fn is_registered(&self, ty: TypeIndex) -> bool {
-        false
+        let kind = self.types.get(ty);
+        kind.is_some_and(|kind| kind.region.is_registered())
     }
 
     /// The reign this node follows.
     pub fn leader(&self) -> Option<Leader> {
-        None
+        self.leadership.leader()
     }
 
     /// The members this node knows, itself included.
     pub fn members(&self) -> impl Iterator<Item = Member> + '_ {
-        core::iter::empty()
+        self.members.iter().map(|entry| entry.member)
     }
 
-    /// A member's name and address, as its link or the membership service told them.
+    /// Where a member can be dialed, as it or the membership service said.
     pub fn member_address(&self, node: NodeId) -> Option<&str> {
-        None
-    }
-
-    /// Whether [`Node::leave`] was called.
-    pub fn is_leaving(&self) -> bool {
-        false
+        self.members.get(node)?.address.as_deref()
     }
 
     /// What was counted.
-    pub fn stats(&self) -> &NodeStats {
+    pub const fn stats(&self) -> &NodeStats {
         &self.stats
     }
+
+    /// Takes the time; a clock that runs backwards stands still.
+    fn advance(&mut self, now: Instant) -> Instant {
+        self.now = self.now.max(now);
+        self.now
+    }
+}
+
+impl NodeConfig {
+    fn leadership(&self) -> LeadershipConfig {
+        LeadershipConfig::new()
+            .with_beat(self.beat)
+            .with_support_lease(self.support_lease)
+            .with_lease(self.lease)
+            .with_drift(self.drift)
+            .with_round_trip(self.round_trip)
+            .with_may_lead(self.may_lead)
+            .with_bootstrap(self.bootstrap)
+    }
+
+    fn links(&self) -> LinkConfig {
+        LinkConfig {
+            cluster: hash::cluster_id(&self.cluster),
+            max_frame: self.max_frame,
+            window_bytes: self.window_bytes,
+            window_frames: self.window_frames,
+            keep_alive: self.keep_alive,
+            idle_timeout: self.link_timeout,
+            retry: self.dial_retry,
+            max_retry: self
+                .dial_retry
+                .saturating_mul(16)
+                .max(Duration::from_secs(1)),
+            max_peers: self.max_nodes.saturating_mul(4),
+            max_links: self.max_links,
+            seed: self.seed.rotate_left(17),
+            ..LinkConfig::default()
+        }
+    }
+}
+
+fn is_due(at: Option<Instant>, now: Instant) -> bool {
+    at.is_some_and(|at| at <= now)
+}
+
+const fn count(counter: &mut u64) {
+    *counter = counter.saturating_add(1);
 }

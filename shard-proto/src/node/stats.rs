@@ -36,6 +36,8 @@ pub struct NodeStats {
     pub not_a_member: u64,
     /// Frames of entity types that are not started here.
     pub unknown_type: u64,
+    /// Control frames that came too late to matter. Harmless.
+    pub late: u64,
     /// Frames of unknown kinds, malformed ones, and those that their sender may not send.
     pub unexpected: u64,
 }

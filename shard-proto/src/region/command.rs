@@ -77,6 +77,8 @@ pub enum RejectReason {
     OriginEnded,
     /// The home's incarnation ended with the message unacknowledged: perhaps delivered.
     PerhapsDelivered,
+    /// It cannot be encoded, or is larger than a frame may be.
+    Unsendable,
 }
 
 /// What the host of a region shall do. Poll until `None`.

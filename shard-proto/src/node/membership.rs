@@ -1,0 +1,378 @@
+//! Members come and go: by the adapter's word, by SWIM, or with their links.
+
+use alloc::string::String;
+use core::time::Duration;
+
+use super::link::{LinkEvent, PeerIdentity, PeerSlot, Unacked, refusal_str};
+use super::members::Entry;
+use super::receive::from_wire;
+use super::send::{Put, peer_index};
+use super::{AskFailure, Body, MembershipMode, Node, NodeCommand, Phase, Warning, count};
+use crate::membership::{Member, MemberChange, MemberState, RemovalCause};
+use crate::region::{Origin, RejectReason};
+use crate::wire::control::Refusal;
+use crate::wire::{Data, Kind, ReturnReason};
+use crate::{Incarnation, Instant, NodeId};
+
+/// Subjects of warnings, beside the kinds of frames.
+const REFUSED: u32 = 0x100;
+const NODES_FULL: u32 = 0x101;
+
+impl<B: Body> Node<B> {
+    /// The membership service says something ([`MembershipMode::External`] only; ignored otherwise). `address`: where
+    /// to dial the node. `Removed` about this life of this node stops it for good ([`NodeCommand::Removed`]).
+    pub fn handle_member(&mut self, now: Instant, change: MemberChange, address: Option<&str>) {
+        self.advance(now);
+        if self.config.membership == MembershipMode::External {
+            self.handle_change(change, address);
+            self.pump_links();
+        }
+    }
+
+    pub(super) fn handle_change(&mut self, change: MemberChange, address: Option<&str>) {
+        match change {
+            MemberChange::Member(member) if member.node == self.me.node => {
+                if member.incarnation > self.me.incarnation {
+                    self.be_removed();
+                } else if member.incarnation == self.me.incarnation {
+                    self.set_state(member.node, member.state);
+                }
+            }
+            MemberChange::Member(member) => self.set_member(member, address),
+            MemberChange::Removed {
+                node, incarnation, ..
+            } if node == self.me.node => {
+                if incarnation >= self.me.incarnation {
+                    self.be_removed();
+                }
+            }
+            MemberChange::Removed {
+                node,
+                incarnation,
+                cause,
+            } => self.remove_member(node, incarnation, cause),
+        }
+    }
+
+    /// Takes a member in, or takes over what is news of it.
+    fn set_member(&mut self, member: Member, address: Option<&str>) {
+        let node = member.node;
+        if self.members.has_ended(node, member.incarnation) || !self.phase.is_member() {
+            return;
+        }
+        let known = self.members.get(node).map(|entry| entry.member.incarnation);
+        match known {
+            Some(known) if known > member.incarnation => return,
+            Some(known) if known < member.incarnation => {
+                self.remove_member(node, known, RemovalCause::Replaced);
+            }
+            Some(_) => {}
+            None if !self.members.has_room() => {
+                self.warn(node, NODES_FULL, || Warning::NodesFull { node });
+                return;
+            }
+            None => {}
+        }
+        self.links
+            .handle_member(self.now, node, member.incarnation, address);
+        if let Some(entry) = self.members.get_mut(node) {
+            if let Some(address) = address {
+                entry.address = Some(String::from(address));
+            }
+            entry.member.roles = member.roles;
+            self.set_state(node, member.state);
+            return;
+        }
+        self.members
+            .put(Entry::new(member, address.map(String::from)));
+        self.tell(MemberChange::Member(member));
+    }
+
+    /// What is believed of a member changes.
+    fn set_state(&mut self, node: NodeId, base: MemberState) {
+        let Some(entry) = self.members.get_mut(node) else {
+            return;
+        };
+        entry.base = base;
+        entry.member.state = entry.effective();
+        let member = entry.member;
+        if node == self.me.node {
+            self.me = member;
+        }
+        self.members.mark(node);
+        self.tell(MemberChange::Member(member));
+    }
+
+    /// A member said that it leaves.
+    pub(super) fn set_leaving(&mut self, node: NodeId) {
+        if let Some(entry) = self.members.get_mut(node)
+            && !entry.leaving
+        {
+            entry.leaving = true;
+            let base = entry.base;
+            self.set_state(node, base);
+        }
+    }
+
+    /// A life of a node is over for good. Its links are asked first, so that what it had not received goes back into
+    /// the buffers before their regions hear of the end.
+    pub(super) fn remove_member(
+        &mut self,
+        node: NodeId,
+        incarnation: Incarnation,
+        cause: RemovalCause,
+    ) {
+        self.links
+            .handle_removed(self.now, node, incarnation, cause);
+        self.pump_links();
+        self.forget_member(node, incarnation, cause);
+    }
+
+    fn forget_member(&mut self, node: NodeId, incarnation: Incarnation, cause: RemovalCause) {
+        let Some(entry) = self.members.remove(node, incarnation) else {
+            return;
+        };
+        let incarnation = entry.member.incarnation;
+        self.out.push_back(NodeCommand::MemberGone {
+            node,
+            incarnation,
+            cause,
+        });
+        self.tell(MemberChange::Removed {
+            node,
+            incarnation,
+            cause,
+        });
+    }
+
+    /// Tells every part, in this order: leadership, then each type's coordinator and region.
+    fn tell(&mut self, change: MemberChange) {
+        let now = self.now;
+        // The tables of all parts have room for as many nodes as the list of members.
+        let _ = self.leadership.handle_member(now, change);
+        self.lead_dirty = true;
+        for (_, kind) in self.types.touch_all() {
+            if let MemberChange::Removed { node, .. } = change {
+                kind.registered.remove(&node);
+            }
+            let _ = kind.coordinator.handle_member(now, change);
+            let _ = kind.region.handle_member(now, change);
+        }
+    }
+
+    /// Handles what links have to say. Cheap if they have nothing.
+    pub(super) fn pump_links(&mut self) {
+        while let Some(event) = self.links.poll_event() {
+            self.handle_link_event(event);
+        }
+    }
+
+    fn handle_link_event(&mut self, event: LinkEvent) {
+        match event {
+            LinkEvent::Dial { dial, address } => {
+                self.out.push_back(NodeCommand::Dial { dial, address });
+            }
+            LinkEvent::Close { link, reason } => {
+                self.out.push_back(NodeCommand::Close {
+                    link,
+                    reason: reason.as_str(),
+                });
+            }
+            LinkEvent::Up { peer, identity } => self.link_up(peer, &identity),
+            LinkEvent::Down { node, .. } => {
+                if let MembershipMode::Links { down_after } = self.config.membership {
+                    self.link_down(node, down_after);
+                }
+            }
+            LinkEvent::Refused {
+                by_peer,
+                node,
+                refusal,
+            } => self.link_refused(by_peer, node, refusal),
+            LinkEvent::Leaving { node, .. } => self.set_leaving(node),
+            LinkEvent::PairEnded {
+                peer,
+                node,
+                incarnation,
+                cause,
+                unacked,
+            } => {
+                self.pair_ended(peer, node, incarnation, unacked);
+                self.forget_member(node, incarnation, cause);
+                // What waited for the peer waits no more.
+                for _ in self.types.touch_all() {}
+            }
+            LinkEvent::Forgotten { peer, .. } => self.asks.peer_ended(peer_index(peer)),
+            LinkEvent::Congested {
+                node, congested, ..
+            } => {
+                for (_, kind) in self.types.touch_all() {
+                    kind.region.handle_congestion(self.now, node, congested);
+                }
+            }
+        }
+    }
+
+    fn link_up(&mut self, _peer: PeerSlot, identity: &PeerIdentity) {
+        let node = identity.node;
+        if let MembershipMode::Links { .. } = self.config.membership {
+            if let Some(entry) = self.members.get_mut(node) {
+                entry.down_at = None;
+            }
+            let member = Member {
+                node,
+                incarnation: identity.incarnation,
+                state: MemberState::Up,
+                roles: identity.roles,
+            };
+            self.set_member(member, Some(&identity.address));
+        }
+    }
+
+    /// Without a membership service a member is what its link is.
+    fn link_down(&mut self, node: NodeId, down_after: Duration) {
+        let at = self.now.after(down_after);
+        if let Some(entry) = self.members.get_mut(node) {
+            entry.down_at = Some(at);
+            self.set_state(node, MemberState::Unreachable);
+        }
+    }
+
+    /// Removes members whose links were down for too long.
+    pub(super) fn expire_members(&mut self) {
+        while let Some(member) = self.members.due(self.now) {
+            self.remove_member(member.node, member.incarnation, RemovalCause::Down);
+        }
+    }
+
+    fn link_refused(&mut self, by_peer: bool, node: Option<NodeId>, refusal: Refusal) {
+        if by_peer
+            && let Refusal::Incarnation { newest } = refusal
+            && newest >= self.me.incarnation
+            && self.is_overruled(node)
+        {
+            self.be_removed();
+            return;
+        }
+        if matches!(refusal, Refusal::Duplicate | Refusal::Myself) {
+            return;
+        }
+        let warning = || Warning::LinkRefused {
+            peer: node,
+            reason: refusal_str(&refusal),
+        };
+        self.warn(node.unwrap_or_default(), REFUSED, warning);
+    }
+
+    /// A node says that this life is over. Two halves of a cluster that lost each other say it of one another; then
+    /// the older node stays.
+    fn is_overruled(&self, by: Option<NodeId>) -> bool {
+        let Some(by) = by else {
+            return false;
+        };
+        match self.members.ended_life(by) {
+            Some(incarnation) => (incarnation, by) < self.me.age(),
+            None => true,
+        }
+    }
+
+    /// This life of this node is over: everything stops.
+    pub(super) fn be_removed(&mut self) {
+        if !self.phase.is_member() {
+            return;
+        }
+        let (now, me) = (self.now, self.me);
+        self.phase = Phase::Removing;
+        self.stop_types(now);
+        self.tell(MemberChange::Removed {
+            node: me.node,
+            incarnation: me.incarnation,
+            cause: RemovalCause::Down,
+        });
+        self.asks.fail_all(AskFailure::Stopped);
+        self.links.goodbye(now);
+    }
+
+    /// What a life of a node had not acknowledged when it ended. What it was never sent goes back into the buffers;
+    /// the rest was perhaps delivered.
+    fn pair_ended(
+        &mut self,
+        peer: PeerSlot,
+        node: NodeId,
+        incarnation: Incarnation,
+        unacked: Unacked,
+    ) {
+        let mut frames: u64 = 0;
+        for frame in unacked {
+            if frame.sent
+                || frame.header.kind != Kind::ENVELOPE
+                || !self.take_back(peer, node, &frame)
+            {
+                if frame.header.kind == Kind::ENVELOPE {
+                    frames = frames.saturating_add(1);
+                    self.lost.push_back((node, frame));
+                } else if frame.header.kind == Kind::REPLY {
+                    count(&mut self.stats.replies_dropped);
+                }
+            }
+        }
+        self.asks.peer_ended(peer_index(peer));
+        if frames > 0 {
+            self.out
+                .push_back(NodeCommand::Warn(Warning::Unacknowledged {
+                    node,
+                    incarnation,
+                    frames,
+                }));
+        }
+    }
+
+    /// A message that never left this node.
+    fn take_back(
+        &mut self,
+        peer: PeerSlot,
+        node: NodeId,
+        frame: &super::link::UnackedFrame,
+    ) -> bool {
+        let Ok(Data::Envelope(envelope)) = Data::decode(frame.header.kind, &frame.body) else {
+            return false;
+        };
+        let Some(ty) = self.types.by_id(frame.header.entity_type) else {
+            return false;
+        };
+        let mut message = from_wire::<B>(&envelope, &frame.body);
+        let index = peer_index(peer);
+        message.ask = self.asks.waits_for(envelope.correlation, index);
+        let (now, epoch) = (self.now, frame.header.epoch());
+        let taken = self.types.touch(ty).is_some_and(|kind| {
+            let reason = ReturnReason::Moved;
+            kind.region
+                .handle_return(now, node, envelope.shard, epoch, reason, message)
+                .is_ok()
+        });
+        if taken {
+            self.asks.came_back(envelope.correlation, index);
+        }
+        taken
+    }
+
+    /// The next message that was perhaps delivered, to be reported. Its ask has failed on its own.
+    pub(super) fn poll_lost(&mut self) -> Option<NodeCommand<B>> {
+        loop {
+            let (_, frame) = self.lost.pop_front()?;
+            let Ok(Data::Envelope(envelope)) = Data::decode(frame.header.kind, &frame.body) else {
+                continue;
+            };
+            let Some(ty) = self.types.by_id(frame.header.entity_type) else {
+                continue;
+            };
+            let message = from_wire(&envelope, &frame.body);
+            let reason = RejectReason::PerhapsDelivered;
+            if let Put::Done(command) =
+                self.reject(ty, envelope.shard, Origin::Local, reason, message)
+            {
+                return command;
+            }
+        }
+    }
+}

@@ -1,0 +1,413 @@
+//! What the node tells its adapter, and what its parts tell each other.
+
+use super::send::Put;
+use super::types::Outgoing;
+use super::{Body, Message, Node, NodeCommand, TypeIndex, Warning, count};
+use crate::coordinator::CoordinatorCommand;
+use crate::leadership::LeadershipCommand;
+use crate::region::{Command, Origin, RejectReason};
+use crate::{Epoch, NodeId, ShardId, Term};
+
+/// What a type's region or coordinator wants, free of what it borrows.
+enum Step<B> {
+    /// It was done; there may be more.
+    Again,
+    /// Nothing more.
+    Settled,
+    Put(Outgoing<B>),
+    Command(NodeCommand<B>),
+    Deliver {
+        shard: ShardId,
+        epoch: Epoch,
+        origin: Origin,
+        message: Message<B>,
+    },
+    Reject {
+        shard: ShardId,
+        origin: Origin,
+        reason: RejectReason,
+        message: Message<B>,
+    },
+    Registered {
+        node: NodeId,
+        last_beat_age: u64,
+    },
+    EndSessions(NodeId),
+    TimedOut {
+        node: NodeId,
+        shard: ShardId,
+        epoch: Epoch,
+    },
+    Exhausted,
+}
+
+impl<B: Body> Node<B> {
+    /// What to do next. O(1) when there is nothing.
+    pub fn poll_command(&mut self) -> Option<NodeCommand<B>> {
+        self.pump_links();
+        loop {
+            if let Some(command) = self.out.pop_front() {
+                return Some(command);
+            }
+            if let Some(command) = self.poll_news() {
+                return Some(command);
+            }
+            if self.lead_dirty {
+                match self.leadership.poll_command() {
+                    Some(command) => self.follow(command),
+                    None => self.lead_dirty = false,
+                }
+                continue;
+            }
+            let Some(ty) = self.types.first_dirty() else {
+                if self.check_leave() {
+                    continue;
+                }
+                return None;
+            };
+            if let Some(command) = self.poll_type(ty) {
+                return Some(command);
+            }
+        }
+    }
+
+    fn poll_news(&mut self) -> Option<NodeCommand<B>> {
+        if self.leader_news {
+            self.leader_news = false;
+            return Some(NodeCommand::Leader(self.leader));
+        }
+        if let Some(member) = self.members.poll_changed() {
+            return Some(NodeCommand::MemberUp(member));
+        }
+        if let Some((key, reason)) = self.asks.poll_failed() {
+            if reason == super::AskFailure::Timeout {
+                count(&mut self.stats.asks_timed_out);
+            }
+            return Some(NodeCommand::AskFailed { key, reason });
+        }
+        self.poll_lost()
+    }
+
+    /// Carries out what leadership wants.
+    fn follow(&mut self, command: LeadershipCommand) {
+        let now = self.now;
+        match command {
+            LeadershipCommand::Send { to, term, control } if to == self.me.node => {
+                // Of this node to itself: only its own reign, nothing to refuse.
+                let _ = self.leadership.handle_control(now, to, term, &control);
+            }
+            LeadershipCommand::Send { to, term, control } => {
+                let sent = self.links.slot(to).is_some_and(|peer| {
+                    self.links
+                        .control(now, peer, crate::EntityTypeId(0), term, &control)
+                });
+                if !sent {
+                    count(&mut self.stats.control_dropped);
+                }
+            }
+            LeadershipCommand::Adopt(leader) => {
+                self.leader = leader;
+                self.leader_news = true;
+                let last_beat = self.leadership.last_beat();
+                for (_, kind) in self.types.touch_all() {
+                    kind.region.handle_last_beat(last_beat);
+                    kind.region.handle_leader(now, leader);
+                }
+            }
+            LeadershipCommand::Lease(until) => {
+                self.lease = until;
+                for (_, kind) in self.types.touch_all() {
+                    kind.region.handle_lease(now, until);
+                }
+            }
+            LeadershipCommand::Lapsed { lapses } => {
+                for (_, kind) in self.types.touch_all() {
+                    kind.region.handle_lapse(now, lapses);
+                }
+            }
+            LeadershipCommand::Begin { term } => {
+                self.reign = Some((term, false));
+                self.types.foreign.clear();
+                for (_, kind) in self.types.touch_all() {
+                    kind.registered.clear();
+                    kind.barrier = None;
+                    kind.coordinator.begin(now, term);
+                }
+            }
+            LeadershipCommand::OpenBarrier { term } => {
+                self.reign = Some((term, true));
+                for (_, kind) in self.types.touch_all() {
+                    kind.coordinator.open_barrier(now);
+                }
+            }
+            LeadershipCommand::End => {
+                self.reign = None;
+                for (_, kind) in self.types.touch_all() {
+                    kind.barrier = None;
+                    kind.coordinator.end(now);
+                }
+            }
+            LeadershipCommand::NodeLapsed { node } => {
+                for (_, kind) in self.types.touch_all() {
+                    kind.registered.remove(&node);
+                    kind.coordinator.handle_lapsed(now, node);
+                }
+            }
+        }
+    }
+
+    /// One step of a type that may have commands.
+    fn poll_type(&mut self, ty: TypeIndex) -> Option<NodeCommand<B>> {
+        let stuck = self.types.get_mut(ty).and_then(|kind| kind.stuck.take());
+        let step = match stuck {
+            Some(outgoing) => Step::Put(outgoing),
+            None => self.step(ty),
+        };
+        let now = self.now;
+        match step {
+            Step::Again => None,
+            Step::Settled => {
+                self.types.settle();
+                None
+            }
+            Step::Put(outgoing) => match self.put(now, ty, outgoing) {
+                Put::Done(command) => command,
+                Put::Wait(outgoing) => {
+                    if let Some(kind) = self.types.get_mut(ty) {
+                        kind.stuck = Some(outgoing);
+                    }
+                    self.types.settle();
+                    None
+                }
+            },
+            Step::Command(command) => Some(command),
+            Step::Deliver {
+                shard,
+                epoch,
+                origin,
+                message,
+            } => Some(self.deliver(ty, shard, epoch, origin, message)),
+            Step::Reject {
+                shard,
+                origin,
+                reason,
+                message,
+            } => match self.reject(ty, shard, origin, reason, message) {
+                Put::Done(command) => command,
+                Put::Wait(_) => None,
+            },
+            Step::Registered {
+                node,
+                last_beat_age,
+            } => {
+                if let Some(kind) = self.types.get_mut(ty) {
+                    kind.registered.insert(node);
+                }
+                if self.types.is_registered(node) {
+                    self.leadership.handle_registered(now, node, last_beat_age);
+                    self.lead_dirty = true;
+                }
+                None
+            }
+            Step::EndSessions(node) => {
+                for kind in self.types.iter_mut() {
+                    kind.registered.remove(&node);
+                }
+                self.leadership.end_sessions(now, node);
+                self.lead_dirty = true;
+                None
+            }
+            Step::TimedOut { node, shard, epoch } => {
+                Some(NodeCommand::Warn(Warning::HandOffTimedOut {
+                    ty,
+                    node,
+                    shard,
+                    epoch,
+                }))
+            }
+            Step::Exhausted => {
+                self.leadership.renew(now);
+                self.lead_dirty = true;
+                None
+            }
+        }
+    }
+
+    fn deliver(
+        &mut self,
+        ty: TypeIndex,
+        shard: ShardId,
+        epoch: Epoch,
+        origin: Origin,
+        mut message: Message<B>,
+    ) -> NodeCommand<B> {
+        let pending = message.pending;
+        message.pending = false;
+        let reply = match origin {
+            Origin::Local => {
+                self.release(&mut message);
+                count(&mut self.stats.local);
+                None
+            }
+            Origin::Remote(node) => {
+                count(&mut self.stats.received);
+                let peer = self.links.slot(node);
+                peer.and_then(|peer| self.reply_to(peer, node, &message))
+            }
+        };
+        NodeCommand::Deliver {
+            ty,
+            shard,
+            epoch,
+            origin,
+            message,
+            reply,
+            pending,
+        }
+    }
+
+    /// Asks coordinator and region of a type for one thing. Control is written, or given to the other one, here.
+    fn step(&mut self, ty: TypeIndex) -> Step<B> {
+        let (now, me) = (self.now, self.me.node);
+        let leader = self.leader;
+        let Some(kind) = self.types.get_mut(ty) else {
+            return Step::Settled;
+        };
+        let id = kind.id;
+        let term = kind.coordinator.term();
+        if let Some(command) = kind.coordinator.poll_command() {
+            return match command {
+                CoordinatorCommand::Send { to, control } => {
+                    let Some(term) = term else {
+                        return Step::Again;
+                    };
+                    if to == me {
+                        // What a region does not take of its own coordinator is late, no more.
+                        let _ = kind.region.handle_control(now, me, term, &control);
+                        return Step::Again;
+                    }
+                    let links = &mut self.links;
+                    let sent = links
+                        .slot(to)
+                        .is_some_and(|peer| links.control(now, peer, id, term, &control));
+                    if !sent {
+                        count(&mut self.stats.control_dropped);
+                    }
+                    Step::Again
+                }
+                CoordinatorCommand::Registered {
+                    node,
+                    last_beat_age,
+                } => Step::Registered {
+                    node,
+                    last_beat_age,
+                },
+                CoordinatorCommand::EndSessions { node } => Step::EndSessions(node),
+                CoordinatorCommand::HandOffTimedOut { node, shard, epoch } => {
+                    Step::TimedOut { node, shard, epoch }
+                }
+                CoordinatorCommand::Exhausted => Step::Exhausted,
+            };
+        }
+        let Some(command) = kind.region.poll_command() else {
+            return Step::Settled;
+        };
+        match command {
+            Command::Send { to, control } => {
+                let term = leader.map_or(Term::NONE, |leader| leader.term);
+                if to == me {
+                    // The coordinator counts what it does not take.
+                    let _ = kind.coordinator.handle_control(now, me, term, &control);
+                    return Step::Again;
+                }
+                let links = &mut self.links;
+                let sent = links
+                    .slot(to)
+                    .is_some_and(|peer| links.control(now, peer, id, term, &control));
+                if !sent {
+                    count(&mut self.stats.control_dropped);
+                }
+                Step::Again
+            }
+            Command::Forward {
+                to,
+                shard,
+                epoch,
+                payload,
+            } => Step::Put(Outgoing::Envelope {
+                to,
+                shard,
+                epoch,
+                message: payload,
+            }),
+            Command::Return {
+                to,
+                shard,
+                epoch,
+                reason,
+                payload,
+            } => Step::Put(Outgoing::Return {
+                to,
+                shard,
+                epoch,
+                reason,
+                message: payload,
+            }),
+            Command::Flush {
+                to,
+                shard,
+                epoch,
+                token,
+            } => Step::Put(Outgoing::Flush {
+                to,
+                shard,
+                epoch,
+                token,
+            }),
+            Command::Flushed { to, shard, token } => {
+                Step::Put(Outgoing::Flushed { to, shard, token })
+            }
+            Command::Deliver {
+                shard,
+                epoch,
+                origin,
+                payload,
+            } => Step::Deliver {
+                shard,
+                epoch,
+                origin,
+                message: payload,
+            },
+            Command::Reject {
+                shard,
+                origin,
+                reason,
+                payload,
+            } => Step::Reject {
+                shard,
+                origin,
+                reason,
+                message: payload,
+            },
+            Command::StartShard { shard, epoch } => {
+                Step::Command(NodeCommand::StartShard { ty, shard, epoch })
+            }
+            Command::Open { shard, epoch } => Step::Command(NodeCommand::Open { ty, shard, epoch }),
+            Command::StopShard {
+                shard,
+                epoch,
+                abort_at,
+            } => Step::Command(NodeCommand::StopShard {
+                ty,
+                shard,
+                epoch,
+                abort_at,
+            }),
+            Command::HomeChanged { shard, home } => {
+                Step::Command(NodeCommand::HomeChanged { ty, shard, home })
+            }
+            Command::Registered { term } => Step::Command(NodeCommand::Registered { ty, term }),
+            Command::Refused { reason } => Step::Command(NodeCommand::TypeRefused { ty, reason }),
+        }
+    }
+}

@@ -1,0 +1,571 @@
+//! What this node sends: messages, replies, what comes back.
+
+use bytes::BytesMut;
+
+use super::link::{DataError, FrameSlot, PeerSlot};
+use super::types::Outgoing;
+use super::{
+    Ask, Body, BodyError, EntityKey, Message, Node, NodeCommand, REPLY_REFUSED, ReplyTo, SendError,
+    Sent, TypeIndex, count,
+};
+use crate::region::{Origin, RejectReason, Route, RouteError};
+use crate::wire::data::ENVELOPE_LEN;
+use crate::wire::{Data, DataHead, Flush, Flushed, MAX_ID_LEN, PutError, ReturnReason, put};
+use crate::{EntityTypeId, Epoch, Instant, NodeId, ShardId};
+
+/// Lanes of a pair. One, until a transport has several streams.
+pub(super) const LANES: u8 = 1;
+
+/// Why data did not get into a link's buffer.
+pub(super) enum Unsent {
+    /// The life of the receiver has ended, or it is not known.
+    NoPeer,
+    /// Wait until the window moves.
+    Full,
+    /// It is longer than a frame may be.
+    TooLarge { size: usize, limit: usize },
+    /// The body has no encoding.
+    Body(BodyError),
+}
+
+impl From<DataError<PutError<BodyError>>> for Unsent {
+    fn from(error: DataError<PutError<BodyError>>) -> Self {
+        use crate::wire::EncodeError;
+        match error {
+            DataError::Full => Self::Full,
+            DataError::TooLarge { size, limit } => Self::TooLarge { size, limit },
+            DataError::Write(PutError::Payload(error)) => Self::Body(error),
+            DataError::Write(PutError::Encode(EncodeError::TooLong { len, limit })) => {
+                Self::TooLarge {
+                    size: len,
+                    limit: limit as usize,
+                }
+            }
+            DataError::Write(PutError::Encode(_)) => Self::Body(BodyError {
+                reason: "a field is too long",
+            }),
+            DataError::UnknownPeer | DataError::Lane => Self::NoPeer,
+        }
+    }
+}
+
+pub(super) const fn head(slot: FrameSlot, entity_type: EntityTypeId, epoch: Epoch) -> DataHead {
+    DataHead {
+        version: slot.version,
+        entity_type,
+        epoch,
+        seq: slot.seq,
+    }
+}
+
+fn lane(key: u64) -> u8 {
+    let lane = key.checked_rem(u64::from(LANES)).unwrap_or(0);
+    u8::try_from(lane).unwrap_or(0)
+}
+
+impl<B: Body> Node<B> {
+    /// Sends a message to an entity. `shard` is [`crate::hash::entity_shard`] of its id.
+    ///
+    /// An `ask` that is accepted ends in exactly one of: [`Sent::Local`] or a local [`NodeCommand::Deliver`] (from
+    /// then on answering is the adapter's), [`Delivery::Answer`](super::Delivery::Answer),
+    /// [`NodeCommand::AskFailed`], [`NodeCommand::Reject`].
+    ///
+    /// O(1); does not allocate when the home is known, beyond the link's buffer.
+    ///
+    /// # Errors
+    /// The body is handed back; the state is unchanged.
+    pub fn send(
+        &mut self,
+        now: Instant,
+        ty: TypeIndex,
+        shard: ShardId,
+        id: EntityKey,
+        body: B,
+        ask: Option<Ask>,
+    ) -> Result<Sent<B>, SendError<B>> {
+        let now = self.advance(now);
+        let sent = self.try_send(now, ty, shard, id, body, ask);
+        let counter = match &sent {
+            Ok(Sent::Local { .. }) => &mut self.stats.local,
+            Ok(Sent::Remote) => &mut self.stats.sent,
+            Ok(Sent::Queued) => &mut self.stats.queued,
+            Err(_) => &mut self.stats.refused,
+        };
+        count(counter);
+        sent
+    }
+
+    fn try_send(
+        &mut self,
+        now: Instant,
+        ty: TypeIndex,
+        shard: ShardId,
+        id: EntityKey,
+        body: B,
+        ask: Option<Ask>,
+    ) -> Result<Sent<B>, SendError<B>> {
+        let limit = (self.config.max_frame as usize).saturating_sub(ENVELOPE_LEN);
+        let id_len = id.as_bytes().len();
+        let size = id_len.saturating_add(body.len_hint());
+        if size > limit || id_len > MAX_ID_LEN {
+            return Err(SendError::TooLarge { size, limit, body });
+        }
+        if !self.phase.takes_messages() {
+            return Err(SendError::Stopped(body));
+        }
+        if ask.is_some() && self.asks.is_full() {
+            return Err(SendError::TooManyAsks(body));
+        }
+        let Some(kind) = self.types.get_mut(ty) else {
+            return Err(SendError::UnknownShard(body));
+        };
+        let mut message = Message::new(id, body, ask);
+        message.pending = true;
+        let correlation = ask.and_then(|ask| self.asks.insert(ask)).unwrap_or(0);
+        message.correlation = correlation;
+        let routed = kind.region.route(now, shard, message);
+        let kept = matches!(routed, Ok(Route::Remote { .. } | Route::Queued));
+        if correlation != 0 && !kept {
+            self.asks.take(correlation);
+        }
+        match routed {
+            Ok(Route::Local { epoch, mut payload }) => {
+                payload.pending = false;
+                payload.correlation = 0;
+                Ok(Sent::Local {
+                    epoch,
+                    message: payload,
+                })
+            }
+            Ok(Route::Remote { to, epoch, payload }) => {
+                self.send_remote(now, ty, to, shard, epoch, payload)
+            }
+            Ok(Route::Queued) => {
+                self.types.touch(ty);
+                Ok(Sent::Queued)
+            }
+            Err(RouteError::BufferFull(message)) => Err(SendError::BufferFull(message.body)),
+            Err(RouteError::UnknownShard(message)) => Err(SendError::UnknownShard(message.body)),
+            Err(RouteError::Stopped(message)) => Err(SendError::Stopped(message.body)),
+        }
+    }
+
+    fn send_remote(
+        &mut self,
+        now: Instant,
+        ty: TypeIndex,
+        to: NodeId,
+        shard: ShardId,
+        epoch: Epoch,
+        message: Message<B>,
+    ) -> Result<Sent<B>, SendError<B>> {
+        let sent = self.put_envelope(now, ty, to, shard, epoch, &message);
+        if sent.is_err() && message.correlation != 0 {
+            self.asks.take(message.correlation);
+        }
+        let body = message.body;
+        match sent {
+            Ok(()) => Ok(Sent::Remote),
+            Err(Unsent::Body(error)) => Err(SendError::Body { error, body }),
+            Err(Unsent::TooLarge { size, limit }) => Err(SendError::TooLarge { size, limit, body }),
+            Err(Unsent::Full | Unsent::NoPeer) => Err(SendError::BufferFull(body)),
+        }
+    }
+
+    /// Writes an envelope of this node; its ask waits for that peer from then on.
+    fn put_envelope(
+        &mut self,
+        now: Instant,
+        ty: TypeIndex,
+        to: NodeId,
+        shard: ShardId,
+        epoch: Epoch,
+        message: &Message<B>,
+    ) -> Result<(), Unsent> {
+        let entity_type = self.types.get(ty).map_or(EntityTypeId(0), |kind| kind.id);
+        let peer = self.links.slot(to).ok_or(Unsent::NoPeer)?;
+        let id = message.id.as_bytes();
+        let hint = message.body.len_hint();
+        let whole = hint.saturating_add(id.len()).saturating_add(64);
+        let write = |out: &mut BytesMut, slot: FrameSlot| {
+            put::envelope(
+                out,
+                &head(slot, entity_type, epoch),
+                slot.max_frame,
+                shard,
+                message.correlation,
+                id,
+                hint,
+                |out| message.body.encode(out),
+            )
+            .map(|_| ())
+        };
+        self.links
+            .data(now, peer, lane(u64::from(shard.0)), whole, write)?;
+        if message.correlation != 0 && message.ask.is_some() {
+            count(&mut self.stats.asks);
+            self.asks.sent(message.correlation, peer_index(peer));
+        }
+        Ok(())
+    }
+
+    /// Writes data that a region wants sent. What cannot be sent for good is reported; what has to wait comes back.
+    pub(super) fn put(&mut self, now: Instant, ty: TypeIndex, outgoing: Outgoing<B>) -> Put<B> {
+        if outgoing.to() == self.me.node {
+            return self.loop_back(now, ty, outgoing);
+        }
+        match outgoing {
+            Outgoing::Envelope {
+                to,
+                shard,
+                epoch,
+                mut message,
+            } => {
+                // It was given back, and could not be watched then.
+                if message.correlation == 0
+                    && let Some(ask) = message.ask
+                {
+                    let Some(correlation) = self.asks.insert(ask) else {
+                        let reason = RejectReason::BufferFull;
+                        return self.reject(ty, shard, Origin::Local, reason, message);
+                    };
+                    message.correlation = correlation;
+                }
+                match self.put_envelope(now, ty, to, shard, epoch, &message) {
+                    Ok(()) => {
+                        count(&mut self.stats.sent);
+                        if message.pending {
+                            Put::Done(Some(NodeCommand::Handed { ty, shard }))
+                        } else {
+                            Put::Done(None)
+                        }
+                    }
+                    Err(Unsent::Full) => Put::Wait(Outgoing::Envelope {
+                        to,
+                        shard,
+                        epoch,
+                        message,
+                    }),
+                    Err(Unsent::NoPeer) => {
+                        self.reject(ty, shard, Origin::Local, RejectReason::PathGivenUp, message)
+                    }
+                    Err(Unsent::Body(_) | Unsent::TooLarge { .. }) => {
+                        self.reject(ty, shard, Origin::Local, RejectReason::Unsendable, message)
+                    }
+                }
+            }
+            Outgoing::Return {
+                to,
+                shard,
+                epoch,
+                reason,
+                message,
+            } => match self.put_return(now, ty, to, shard, epoch, reason, &message) {
+                Ok(()) => Put::Done(None),
+                Err(Unsent::Full) => Put::Wait(Outgoing::Return {
+                    to,
+                    shard,
+                    epoch,
+                    reason,
+                    message,
+                }),
+                Err(_) => self.reject(
+                    ty,
+                    shard,
+                    Origin::Remote(to),
+                    RejectReason::OriginEnded,
+                    message,
+                ),
+            },
+            Outgoing::Flush {
+                to,
+                shard,
+                epoch,
+                token,
+            } => {
+                let flush = Data::Flush(Flush { shard, token });
+                match self.put_marker(now, ty, to, epoch, &flush) {
+                    Err(Unsent::Full) => Put::Wait(outgoing),
+                    _ => Put::Done(None),
+                }
+            }
+            Outgoing::Flushed { to, shard, token } => {
+                let flushed = Data::Flushed(Flushed { shard, token });
+                match self.put_marker(now, ty, to, Epoch::NONE, &flushed) {
+                    Err(Unsent::Full) => Put::Wait(outgoing),
+                    _ => Put::Done(None),
+                }
+            }
+        }
+    }
+
+    /// What a region sends to its own node. Its own messages never take this way: a region delivers them.
+    fn loop_back(&mut self, now: Instant, ty: TypeIndex, outgoing: Outgoing<B>) -> Put<B> {
+        let me = self.me.node;
+        let Some(kind) = self.types.touch(ty) else {
+            return Put::Done(None);
+        };
+        match outgoing {
+            Outgoing::Envelope { shard, message, .. } | Outgoing::Return { shard, message, .. } => {
+                self.reject(ty, shard, Origin::Local, RejectReason::PathGivenUp, message)
+            }
+            Outgoing::Flush {
+                shard,
+                epoch,
+                token,
+                ..
+            } => {
+                kind.region.handle_flush(now, me, shard, epoch, token);
+                Put::Done(None)
+            }
+            Outgoing::Flushed { shard, token, .. } => {
+                kind.region.handle_flushed(now, me, shard, token);
+                Put::Done(None)
+            }
+        }
+    }
+
+    /// Reports a message. Its ask has failed by that.
+    pub(super) fn reject(
+        &mut self,
+        ty: TypeIndex,
+        shard: ShardId,
+        origin: Origin,
+        reason: RejectReason,
+        mut message: Message<B>,
+    ) -> Put<B> {
+        count(&mut self.stats.rejected);
+        self.release(&mut message);
+        let pending = message.pending;
+        Put::Done(Some(NodeCommand::Reject {
+            ty,
+            shard,
+            origin,
+            reason,
+            message,
+            pending,
+        }))
+    }
+
+    /// A message of this node leaves the node's care: its ask is no longer watched here. If it failed before, nobody
+    /// waits.
+    pub(super) fn release(&mut self, message: &mut Message<B>) {
+        if message.correlation != 0 && message.ask.is_some() {
+            message.ask = self.asks.take(message.correlation);
+            message.correlation = 0;
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the fields of a frame")]
+    pub(super) fn put_return(
+        &mut self,
+        now: Instant,
+        ty: TypeIndex,
+        to: NodeId,
+        shard: ShardId,
+        epoch: Epoch,
+        reason: ReturnReason,
+        message: &Message<B>,
+    ) -> Result<(), Unsent> {
+        let entity_type = self.types.get(ty).map_or(EntityTypeId(0), |kind| kind.id);
+        let peer = self.links.slot(to).ok_or(Unsent::NoPeer)?;
+        let id = message.id.as_bytes();
+        let hint = message.body.len_hint();
+        let whole = hint.saturating_add(id.len()).saturating_add(64);
+        let write = |out: &mut BytesMut, slot: FrameSlot| {
+            put::back(
+                out,
+                &head(slot, entity_type, epoch),
+                slot.max_frame,
+                reason,
+                shard,
+                message.correlation,
+                id,
+                hint,
+                |out| message.body.encode(out),
+            )
+            .map(|_| ())
+        };
+        self.links
+            .data(now, peer, lane(u64::from(shard.0)), whole, write)?;
+        count(&mut self.stats.returned);
+        Ok(())
+    }
+
+    fn put_marker(
+        &mut self,
+        now: Instant,
+        ty: TypeIndex,
+        to: NodeId,
+        epoch: Epoch,
+        marker: &Data<'_>,
+    ) -> Result<(), Unsent> {
+        let entity_type = self.types.get(ty).map_or(EntityTypeId(0), |kind| kind.id);
+        let peer = self.links.slot(to).ok_or(Unsent::NoPeer)?;
+        let write = |out: &mut BytesMut, slot: FrameSlot| {
+            marker
+                .encode_into(&head(slot, entity_type, epoch), slot.max_frame, out)
+                .map(|_| ())
+                .map_err(PutError::<BodyError>::Encode)
+        };
+        Ok(self.links.data(now, peer, marker.lane(LANES), 64, write)?)
+    }
+
+    /// Answers an ask of another node: `write` appends the payload straight to the link's buffer. Dropped and counted
+    /// if that life of the node has ended; if the payload is too large or `write` fails, [`REPLY_REFUSED`] goes in its
+    /// place. Returns whether the reply was sent as given.
+    pub fn reply(
+        &mut self,
+        now: Instant,
+        to: ReplyTo,
+        status: u8,
+        write: impl FnOnce(&mut BytesMut) -> Result<(), BodyError>,
+    ) -> bool {
+        let now = self.advance(now);
+        let peer = self
+            .links
+            .slot(to.node)
+            .filter(|peer| self.links.incarnation(*peer) == Some(to.incarnation));
+        let Some(peer) = peer else {
+            count(&mut self.stats.replies_dropped);
+            return false;
+        };
+        match self.put_reply(now, peer, to.correlation, status, write) {
+            Ok(()) => true,
+            Err(Unsent::Body(_) | Unsent::TooLarge { .. }) => {
+                let empty = |_: &mut BytesMut| Ok(());
+                if self
+                    .put_reply(now, peer, to.correlation, REPLY_REFUSED, empty)
+                    .is_err()
+                {
+                    count(&mut self.stats.replies_dropped);
+                }
+                false
+            }
+            Err(Unsent::Full | Unsent::NoPeer) => {
+                count(&mut self.stats.replies_dropped);
+                false
+            }
+        }
+    }
+
+    fn put_reply(
+        &mut self,
+        now: Instant,
+        peer: PeerSlot,
+        correlation: u64,
+        status: u8,
+        payload: impl FnOnce(&mut BytesMut) -> Result<(), BodyError>,
+    ) -> Result<(), Unsent> {
+        let write = |out: &mut BytesMut, slot: FrameSlot| {
+            let head = head(slot, EntityTypeId(0), Epoch::NONE);
+            put::reply(out, &head, slot.max_frame, correlation, status, 64, payload).map(|_| ())
+        };
+        Ok(self.links.data(now, peer, lane(correlation), 128, write)?)
+    }
+
+    /// The shard runs: answers [`NodeCommand::StartShard`].
+    pub fn shard_started(&mut self, now: Instant, ty: TypeIndex, shard: ShardId, epoch: Epoch) {
+        let now = self.advance(now);
+        if let Some(kind) = self.types.touch(ty) {
+            kind.region.handle_shard_started(now, shard, epoch);
+        }
+    }
+
+    /// Hands back, in order, what an entity of a stopping shard has not handled, between
+    /// [`NodeCommand::StopShard`] and [`Node::shard_stopped`]. It goes in front of what was buffered since.
+    ///
+    /// # Errors
+    /// The shard is not stopping under that epoch: the message is handed back, report it.
+    pub fn give_back(
+        &mut self,
+        now: Instant,
+        ty: TypeIndex,
+        shard: ShardId,
+        epoch: Epoch,
+        origin: Origin,
+        mut message: Message<B>,
+    ) -> Result<(), Message<B>> {
+        let now = self.advance(now);
+        // A message of this node is watched here again: what becomes of it is told by a command, without `pending`.
+        message.pending = false;
+        if let Some(ask) = message.ask {
+            message.correlation = self.asks.insert(ask).unwrap_or(0);
+        }
+        let Some(kind) = self.types.touch(ty) else {
+            self.release(&mut message);
+            return Err(message);
+        };
+        let given = kind.region.give_back(now, shard, epoch, origin, message);
+        given.map_err(|mut message| {
+            self.release(&mut message);
+            message
+        })
+    }
+
+    /// Nothing of the shard runs any more: answers [`NodeCommand::StopShard`]. `forced`: something was aborted.
+    pub fn shard_stopped(
+        &mut self,
+        now: Instant,
+        ty: TypeIndex,
+        shard: ShardId,
+        epoch: Epoch,
+        forced: bool,
+    ) {
+        let now = self.advance(now);
+        if let Some(kind) = self.types.touch(ty) {
+            kind.region.handle_shard_stopped(now, shard, epoch, forced);
+        }
+    }
+
+    /// The mailbox of an entity is full: sends the message of another node back to its caller as undeliverable.
+    pub fn return_full(
+        &mut self,
+        now: Instant,
+        ty: TypeIndex,
+        shard: ShardId,
+        epoch: Epoch,
+        origin: NodeId,
+        message: Message<B>,
+    ) {
+        let now = self.advance(now);
+        let reason = ReturnReason::Full;
+        if self
+            .put_return(now, ty, origin, shard, epoch, reason, &message)
+            .is_err()
+        {
+            self.drop_foreign(ty, shard, origin, message);
+        }
+    }
+
+    /// A message of another node that is neither delivered nor sent back: a report is all that is left.
+    pub(super) fn drop_foreign(
+        &mut self,
+        ty: TypeIndex,
+        shard: ShardId,
+        origin: NodeId,
+        message: Message<B>,
+    ) {
+        count(&mut self.stats.rejected);
+        self.out.push_back(NodeCommand::Reject {
+            ty,
+            shard,
+            origin: Origin::Remote(origin),
+            reason: RejectReason::OriginEnded,
+            message,
+            pending: false,
+        });
+    }
+}
+
+/// What became of data that a region wanted sent.
+pub(super) enum Put<B> {
+    /// It is gone; the application may have to know.
+    Done(Option<NodeCommand<B>>),
+    /// Its link has no room now.
+    Wait(Outgoing<B>),
+}
+
+pub(super) fn peer_index(peer: PeerSlot) -> u16 {
+    u16::try_from(peer.index()).unwrap_or(u16::MAX)
+}

@@ -1,0 +1,416 @@
+//! The entity types of a node: a region and a coordinator each.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+
+use super::{
+    AddTypeError, Body, ConfigError, Message, Node, NodeConfig, Strategy, TypeConfig, TypeIndex,
+    is_due,
+};
+use crate::coordinator::{Coordinator, CoordinatorConfig};
+use crate::membership::MemberChange;
+use crate::region::{Region, RegionConfig};
+use crate::table::{CoordinatorHeap, HeapStorage};
+use crate::wire::ReturnReason;
+use crate::{EntityTypeId, Epoch, Instant, NodeId, Session, ShardId, Token, earliest, hash};
+
+pub(super) type TypeRegion<B> = Region<Message<B>, HeapStorage<Message<B>>>;
+pub(super) type TypeCoordinator = Coordinator<Strategy, CoordinatorHeap>;
+
+/// An entity type. Never removed: its index stays valid, and its coordinator may still be needed.
+pub(super) struct Kind<B> {
+    pub(super) id: EntityTypeId,
+    pub(super) config: TypeConfig,
+    starts: u32,
+    /// The application stopped it, or the node did: its region takes nothing any more.
+    pub(super) stopped: bool,
+    pub(super) region: TypeRegion<B>,
+    pub(super) coordinator: TypeCoordinator,
+    /// Nodes whose registration for this node's reign is complete.
+    pub(super) registered: BTreeSet<NodeId>,
+    /// The barrier of this coordinator, if it opens later than the reign's.
+    pub(super) barrier: Option<Instant>,
+    /// Data that its link had no room for. Nothing else is asked of the region until it is gone.
+    pub(super) stuck: Option<Outgoing<B>>,
+    dirty: bool,
+}
+
+/// Data on its way to a link.
+#[derive(Debug)]
+pub(super) enum Outgoing<B> {
+    Envelope {
+        to: NodeId,
+        shard: ShardId,
+        epoch: Epoch,
+        message: Message<B>,
+    },
+    Return {
+        to: NodeId,
+        shard: ShardId,
+        epoch: Epoch,
+        reason: ReturnReason,
+        message: Message<B>,
+    },
+    Flush {
+        to: NodeId,
+        shard: ShardId,
+        epoch: Epoch,
+        token: Token,
+    },
+    Flushed {
+        to: NodeId,
+        shard: ShardId,
+        token: Token,
+    },
+}
+
+impl<B> Outgoing<B> {
+    pub(super) const fn to(&self) -> NodeId {
+        match self {
+            Self::Envelope { to, .. }
+            | Self::Return { to, .. }
+            | Self::Flush { to, .. }
+            | Self::Flushed { to, .. } => *to,
+        }
+    }
+}
+
+/// All entity types.
+pub(super) struct Types<B> {
+    kinds: Vec<Kind<B>>,
+    by_id: BTreeMap<EntityTypeId, TypeIndex>,
+    /// The type that was looked up last.
+    recent: TypeIndex,
+    /// Types that may have commands.
+    dirty: VecDeque<TypeIndex>,
+    /// Types that are not known here, of which somebody wanted to register shards in this reign.
+    pub(super) foreign: BTreeSet<EntityTypeId>,
+}
+
+impl<B> Types<B> {
+    pub(super) const fn new() -> Self {
+        Self {
+            kinds: Vec::new(),
+            by_id: BTreeMap::new(),
+            recent: TypeIndex(0),
+            dirty: VecDeque::new(),
+            foreign: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn get(&self, ty: TypeIndex) -> Option<&Kind<B>> {
+        self.kinds.get(usize::from(ty.0))
+    }
+
+    /// For an input: the type may have commands after it.
+    pub(super) fn touch(&mut self, ty: TypeIndex) -> Option<&mut Kind<B>> {
+        let kind = self.kinds.get_mut(usize::from(ty.0))?;
+        if !kind.dirty {
+            kind.dirty = true;
+            self.dirty.push_back(ty);
+        }
+        Some(kind)
+    }
+
+    /// Without marking it: for what leaves no commands behind.
+    pub(super) fn get_mut(&mut self, ty: TypeIndex) -> Option<&mut Kind<B>> {
+        self.kinds.get_mut(usize::from(ty.0))
+    }
+
+    pub(super) fn by_id(&mut self, id: EntityTypeId) -> Option<TypeIndex> {
+        if self.get(self.recent).is_some_and(|kind| kind.id == id) {
+            return Some(self.recent);
+        }
+        self.recent = *self.by_id.get(&id)?;
+        Some(self.recent)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Kind<B>> {
+        self.kinds.iter()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Kind<B>> {
+        self.kinds.iter_mut()
+    }
+
+    /// All types, for an input to all of them.
+    pub(super) fn touch_all(&mut self) -> impl Iterator<Item = (TypeIndex, &mut Kind<B>)> {
+        let dirty = &mut self.dirty;
+        let numbered = (0..=u16::MAX).map(TypeIndex).zip(&mut self.kinds);
+        numbered.map(move |(ty, kind)| {
+            if !core::mem::replace(&mut kind.dirty, true) {
+                dirty.push_back(ty);
+            }
+            (ty, kind)
+        })
+    }
+
+    /// The first type that may have commands.
+    pub(super) fn first_dirty(&self) -> Option<TypeIndex> {
+        self.dirty.front().copied()
+    }
+
+    /// The first type has no more commands.
+    pub(super) fn settle(&mut self) {
+        if let Some(ty) = self.dirty.pop_front()
+            && let Some(kind) = self.get_mut(ty)
+        {
+            kind.dirty = false;
+        }
+    }
+
+    /// The node's registration for the reign covers every type of this node.
+    pub(super) fn is_registered(&self, node: NodeId) -> bool {
+        self.kinds
+            .iter()
+            .all(|kind| kind.registered.contains(&node))
+    }
+}
+
+impl<B: Body> Types<B> {
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        for (index, kind) in (0..=u16::MAX).zip(&mut self.kinds) {
+            let region = is_due(kind.region.poll_timeout(), now);
+            let coordinator = is_due(kind.coordinator.poll_timeout(), now);
+            let barrier = is_due(kind.barrier, now);
+            if region {
+                kind.region.handle_timeout(now);
+            }
+            if coordinator {
+                kind.coordinator.handle_timeout(now);
+            }
+            if barrier {
+                kind.barrier = None;
+                kind.coordinator.open_barrier(now);
+            }
+            if (region || coordinator || barrier) && !kind.dirty {
+                kind.dirty = true;
+                self.dirty.push_back(TypeIndex(index));
+            }
+        }
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.kinds.iter().fold(None, |at, kind| {
+            let at = earliest(at, kind.region.poll_timeout());
+            let at = earliest(at, kind.coordinator.poll_timeout());
+            earliest(at, kind.barrier)
+        })
+    }
+}
+
+impl TypeConfig {
+    fn region(&self, node: &NodeConfig, id: EntityTypeId) -> RegionConfig {
+        RegionConfig::new(self.name)
+            .with_shard_count(self.shard_count)
+            .with_proxy(self.proxy)
+            .with_retry_interval(self.retry_interval)
+            .with_handoff_timeout(self.handoff_timeout)
+            .with_drain(self.drain)
+            .with_buffer_per_shard(self.buffer_per_shard)
+            .with_storage_id(self.storage_id)
+            .with_buffer(self.buffer)
+            .with_return_window(node.window_frames)
+            .with_lease(node.lease)
+            .with_seed(hash::mix(node.seed ^ u64::from(id.0)))
+    }
+
+    fn coordinator(&self) -> CoordinatorConfig {
+        let role = if self.role.is_empty() {
+            0
+        } else {
+            hash::role_id(&self.role)
+        };
+        CoordinatorConfig::new(self.name)
+            .with_shard_count(self.shard_count)
+            .with_role(role)
+            .with_retry_interval(self.retry_interval)
+            .with_rebalance_interval(self.rebalance_interval)
+            .with_handoff_timeout(self.handoff_timeout)
+            .with_drain(self.drain)
+    }
+}
+
+impl<B: Body> Node<B> {
+    /// Starts an entity type here: its region registers, and hosts unless it is a proxy. Started again after
+    /// [`Node::stop_type`] and the end of all it hosted, it has the same [`TypeIndex`] in a new session.
+    ///
+    /// Takes memory for the shard tables (about 100 bytes a shard) and the buffer's slots at once.
+    ///
+    /// # Errors
+    /// See [`AddTypeError`]; the state is unchanged.
+    pub fn add_type(
+        &mut self,
+        now: Instant,
+        config: TypeConfig,
+        strategy: Strategy,
+    ) -> Result<TypeIndex, AddTypeError> {
+        let now = self.advance(now);
+        if !self.phase.is_running() {
+            return Err(AddTypeError::Leaving);
+        }
+        let id = hash::entity_type_id(config.name);
+        let known = self.types.by_id.get(&id).copied();
+        let old = known.and_then(|ty| self.types.get(ty));
+        let starts = match old {
+            Some(kind) if kind.config.name != config.name => return Err(AddTypeError::Collision),
+            Some(kind) if !kind.stopped => return Err(AddTypeError::Duplicate),
+            Some(kind) if !kind.region.is_settled() => {
+                return Err(AddTypeError::Stopping);
+            }
+            Some(kind) => kind.starts.saturating_add(1),
+            None => 0,
+        };
+        let ty = match known {
+            Some(ty) => ty,
+            None => self.next_type()?,
+        };
+        let region = self.new_region(now, &config, id, starts)?;
+        let coordinator = self.new_coordinator(now, &config, strategy)?;
+        match self.types.get_mut(ty) {
+            Some(kind) => {
+                // A coordinator that leads knows who hosts what; the new one would not.
+                if kind.coordinator.term().is_none() {
+                    kind.coordinator = coordinator;
+                }
+                kind.region = region;
+                kind.config = config;
+                kind.starts = starts;
+                kind.stopped = false;
+            }
+            None => {
+                self.types.kinds.push(Kind {
+                    id,
+                    config,
+                    starts,
+                    stopped: false,
+                    region,
+                    coordinator,
+                    registered: BTreeSet::new(),
+                    barrier: None,
+                    stuck: None,
+                    dirty: false,
+                });
+                self.types.by_id.insert(id, ty);
+            }
+        }
+        self.introduce(now, ty);
+        Ok(ty)
+    }
+
+    fn next_type(&self) -> Result<TypeIndex, AddTypeError> {
+        let count = self.types.kinds.len();
+        let index = u16::try_from(count).map_err(|_| AddTypeError::TooMany)?;
+        if index >= self.config.max_types.min(u16::MAX - 1) {
+            return Err(AddTypeError::TooMany);
+        }
+        Ok(TypeIndex(index))
+    }
+
+    fn new_region(
+        &self,
+        now: Instant,
+        config: &TypeConfig,
+        id: EntityTypeId,
+        starts: u32,
+    ) -> Result<TypeRegion<B>, AddTypeError> {
+        let session = Session {
+            incarnation: self.me.incarnation,
+            lapses: 0,
+            starts,
+        };
+        let (shards, nodes) = (config.shard_count, self.config.max_nodes);
+        let storage = HeapStorage::new(shards, nodes, config.buffer);
+        let settings = config.region(&self.config, id);
+        Region::new(now, self.me.node, session, settings, storage).map_err(|error| {
+            AddTypeError::Config(ConfigError::new(error.field(), "is out of its range"))
+        })
+    }
+
+    fn new_coordinator(
+        &self,
+        now: Instant,
+        config: &TypeConfig,
+        strategy: Strategy,
+    ) -> Result<TypeCoordinator, AddTypeError> {
+        let storage = CoordinatorHeap::new(config.shard_count, self.config.max_nodes);
+        Coordinator::new(now, config.coordinator(), strategy, storage).map_err(|error| {
+            AddTypeError::Config(ConfigError::new(error.field(), "is out of its range"))
+        })
+    }
+
+    /// Tells a new type what the others know already.
+    fn introduce(&mut self, now: Instant, ty: TypeIndex) {
+        let foreign = self
+            .types
+            .get(ty)
+            .is_some_and(|kind| self.types.foreign.contains(&kind.id));
+        let (leader, lease, reign) = (self.leader, self.lease, self.reign);
+        let last_beat = self.leadership.last_beat();
+        let late = self.config.lease.saturating_add(self.config.drift);
+        let Some(kind) = self.types.touch(ty) else {
+            return;
+        };
+        for entry in self.members.iter() {
+            let change = MemberChange::Member(entry.member);
+            // Both tables have room for as many nodes as the list of members.
+            let _ = kind.coordinator.handle_member(now, change);
+            let _ = kind.region.handle_member(now, change);
+        }
+        for peer in self.links.peers() {
+            if self.links.is_congested(peer)
+                && let Some(node) = self.links.node(peer)
+            {
+                kind.region.handle_congestion(now, node, true);
+            }
+        }
+        kind.region.handle_last_beat(last_beat);
+        kind.region.handle_lease(now, lease);
+        kind.region.handle_leader(now, leader);
+        if let Some((term, open)) = reign
+            && kind.coordinator.term().is_none()
+        {
+            kind.coordinator.begin(now, term);
+            if open && foreign {
+                // Somebody hosts shards of this type, and was refused until now: give it time to claim them.
+                kind.barrier = Some(now.after(late));
+            } else if open {
+                kind.coordinator.open_barrier(now);
+            }
+        }
+    }
+
+    /// Stops a type here, without handing its shards over: `StopShard` for each, buffered messages are rejected,
+    /// its shards get other homes at once. Idempotent.
+    pub fn stop_type(&mut self, now: Instant, ty: TypeIndex) {
+        let now = self.advance(now);
+        if let Some(kind) = self.types.touch(ty)
+            && !kind.stopped
+        {
+            kind.stopped = true;
+            kind.region.stop(now);
+        }
+    }
+
+    /// Stops every type: the node leaves alone, or is no member any more.
+    pub(super) fn stop_types(&mut self, now: Instant) {
+        for (_, kind) in self.types.touch_all() {
+            if !kind.stopped {
+                kind.stopped = true;
+                kind.region.stop(now);
+            }
+        }
+    }
+
+    /// The index of a type that was added, by its name.
+    pub fn type_index(&self, name: &str) -> Option<TypeIndex> {
+        let ty = *self.types.by_id.get(&hash::entity_type_id(name))?;
+        let kind = self.types.get(ty)?;
+        (kind.config.name == name).then_some(ty)
+    }
+
+    /// The id of a type on the wire.
+    pub fn entity_type(&self, ty: TypeIndex) -> Option<EntityTypeId> {
+        self.types.get(ty).map(|kind| kind.id)
+    }
+}
