@@ -10,6 +10,8 @@ use crate::{Instant, NodeId, Term};
 pub(super) struct Reign {
     pub(super) term: Term,
     pub(super) began: Instant,
+    /// Since when this node leads without a break, under this term and those before it.
+    since: Instant,
     /// The barrier is over; it stays over.
     pub(super) open: bool,
     /// When the next beats are due.
@@ -31,6 +33,7 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
         self.reign = Some(Reign {
             term,
             began: self.now,
+            since: self.reign.map_or(self.now, |reign| reign.since),
             open: false,
             beat_at: self.now,
         });
@@ -89,7 +92,7 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
             rival.rival_since = Some(now);
         }
         let lasts = now.since(rival.rival_since.unwrap_or(now));
-        let just_met = rival.up_since >= reign.began && now.since(rival.up_since) <= patience;
+        let just_met = rival.up_since >= reign.since && now.since(rival.up_since) <= patience;
         let yields = match (mine < rival.age(), followed) {
             (true, true) => false,
             (true, false) => !just_met && lasts >= two_beats,

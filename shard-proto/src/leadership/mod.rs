@@ -402,7 +402,7 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
             return wake;
         }
         match self.named {
-            Some((node, _)) if node == self.me => Some(self.begin_at()),
+            Some((node, _)) if node == self.me => Some(self.begin_at().max(self.now)),
             Some((_, since)) => Some(self.patience_at(since)),
             None => None,
         }

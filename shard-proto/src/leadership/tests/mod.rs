@@ -4,5 +4,12 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
-    clippy::cast_possible_truncation
+    clippy::cast_possible_truncation,
+    clippy::std_instead_of_alloc
 )]
+
+mod failover;
+mod hostile;
+mod random;
+mod rules;
+mod world;
