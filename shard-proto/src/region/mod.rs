@@ -22,11 +22,22 @@
 //! [`Region::poll_timeout`]; any interleaving is legal, but commands and what inputs return must be carried out in
 //! the order they were given in.
 
+mod buffer;
 mod command;
 mod config;
+mod directive;
 mod error;
+mod hosting;
+mod inbound;
+mod machine;
+mod members;
+mod path;
+mod poll;
+mod register;
+mod route;
 mod slot;
 mod stats;
+mod sweep;
 
 use core::marker::PhantomData;
 
@@ -35,6 +46,9 @@ pub use config::{ConfigError, RegionConfig};
 pub use error::{ControlError, ReturnError, RouteError};
 pub use slot::{BufferSlot, NodeSlot, ShardSlot};
 pub use stats::RegionStats;
+
+use machine::Machine;
+use slot::State;
 
 use crate::membership::{MemberChange, NodesFull};
 use crate::table::RegionStorage;
@@ -66,9 +80,8 @@ pub enum ShardPhase {
 #[derive(Debug)]
 pub struct Region<P, S> {
     storage: S,
-    config: RegionConfig,
-    session: Session,
-    stats: RegionStats,
+    machine: Machine,
+    scratch: register::Scratch,
     payload: PhantomData<fn() -> P>,
 }
 
@@ -89,12 +102,12 @@ impl<P, S: RegionStorage<P>> Region<P, S> {
         storage: S,
     ) -> Result<Self, ConfigError> {
         config.validate()?;
-        let _ = (now, me);
+        let mut storage = storage;
+        let machine = Machine::new(now, me, session, config, &mut storage.tables())?;
         Ok(Self {
             storage,
-            config,
-            session,
-            stats: RegionStats::default(),
+            machine,
+            scratch: [0; 1024],
             payload: PhantomData,
         })
     }
@@ -110,8 +123,9 @@ impl<P, S: RegionStorage<P>> Region<P, S> {
         shard: ShardId,
         payload: P,
     ) -> Result<Route<P>, RouteError<P>> {
-        let _ = (now, shard);
-        Err(RouteError::Stopped(payload))
+        let t = &mut self.storage.tables();
+        self.machine.advance(t, now);
+        self.machine.route(t, shard, payload)
     }
 
     /// Takes an `Envelope` of another node. One for an unknown shard, or of no member, is [`Arrival::Refused`]. O(1).
@@ -123,8 +137,9 @@ impl<P, S: RegionStorage<P>> Region<P, S> {
         epoch: Epoch,
         payload: P,
     ) -> Arrival<P> {
-        let _ = (now, from, shard, epoch);
-        Arrival::Refused(payload)
+        let t = &mut self.storage.tables();
+        self.machine.advance(t, now);
+        self.machine.envelope(t, from, shard, epoch, payload)
     }
 
     /// Takes back a message that this node sent. With [`ReturnReason::Moved`] it is buffered in front of what was
@@ -141,8 +156,10 @@ impl<P, S: RegionStorage<P>> Region<P, S> {
         reason: ReturnReason,
         payload: P,
     ) -> Result<(), ReturnError<P>> {
-        let _ = (now, from, shard, epoch, reason);
-        Err(ReturnError::Unexpected(payload))
+        let t = &mut self.storage.tables();
+        self.machine.advance(t, now);
+        self.machine
+            .come_back(t, from, shard, epoch, reason, payload)
     }
 
     /// Takes a marker of another node; a [`Command::Flushed`] answers it behind everything that came before. O(1).
@@ -154,7 +171,9 @@ impl<P, S: RegionStorage<P>> Region<P, S> {
         epoch: Epoch,
         token: Token,
     ) {
-        let _ = (now, from, shard, epoch, token);
+        let t = &mut self.storage.tables();
+        self.machine.advance(t, now);
+        self.machine.flush(t, from, shard, epoch, token);
     }
 
     /// Takes the answer to a marker. Whether it was outstanding; if not, it was ignored and counted. O(1).
@@ -165,8 +184,9 @@ impl<P, S: RegionStorage<P>> Region<P, S> {
         shard: ShardId,
         token: Token,
     ) -> bool {
-        let _ = (now, from, shard, token);
-        false
+        let t = &mut self.storage.tables();
+        self.machine.advance(t, now);
+        self.machine.flushed(t, from, shard, token)
     }
 
     /// Takes a control frame of a coordinator, with the term of its header. A copy of a frame, or a late one, changes
@@ -181,35 +201,39 @@ impl<P, S: RegionStorage<P>> Region<P, S> {
         term: Term,
         control: &Control<'_>,
     ) -> Result<(), ControlError> {
-        let _ = (now, from, control);
-        Err(ControlError::NotLeading {
-            adopted: None,
-            found: term,
-        })
+        let t = &mut self.storage.tables();
+        self.machine.advance(t, now);
+        self.machine.control(t, from, term, control)
     }
 
     /// The term that this node adopted, and from whom; `None`: nobody coordinates. The region registers for it, and
     /// asks again for every home that it learnt under another.
     pub fn handle_leader(&mut self, now: Instant, leader: Option<Leader>) {
-        let _ = (now, leader);
+        let t = &mut self.storage.tables();
+        self.machine.advance(t, now);
+        self.machine.adopt(leader);
     }
 
     /// Until when this node may serve. `None`: not at all; what is hosted is given up as in [`Region::handle_lapse`].
     /// Pass [`Instant::FAR_FUTURE`] where there are no leases.
     pub fn handle_lease(&mut self, now: Instant, until: Option<Instant>) {
-        let _ = (now, until);
+        let t = &mut self.storage.tables();
+        self.machine.advance(t, now);
+        self.machine.take_lease(t, until);
     }
 
     /// The node's lease lapsed, for the `lapses`-th time: entities are stopped at once, shards given up, and the
     /// region registers again under a newer session. O(shards).
     pub fn handle_lapse(&mut self, now: Instant, lapses: u32) {
-        let _ = (now, lapses);
+        let t = &mut self.storage.tables();
+        self.machine.advance(t, now);
+        self.machine.handle_lapse(t, lapses);
     }
 
     /// When the newest beat of a lower term than the adopted one arrived. Before the first call it is taken to be
     /// when the region was made.
     pub fn handle_last_beat(&mut self, at: Instant) {
-        let _ = at;
+        self.machine.last_beat = at;
     }
 
     /// A change of the cluster's view. The removal of this node's own incarnation is a lapse.
@@ -217,18 +241,31 @@ impl<P, S: RegionStorage<P>> Region<P, S> {
     /// # Errors
     /// [`NodesFull`]; state is unchanged.
     pub fn handle_member(&mut self, now: Instant, change: MemberChange) -> Result<(), NodesFull> {
-        let _ = (now, change);
-        Ok(())
+        let t = &mut self.storage.tables();
+        self.machine.advance(t, now);
+        match change {
+            MemberChange::Member(member) => self.machine.member(t, member.node, member.incarnation),
+            MemberChange::Removed {
+                node, incarnation, ..
+            } => {
+                self.machine.removed(t, node, incarnation);
+                Ok(())
+            }
+        }
     }
 
     /// The link to `node` has no room, or has room again: meanwhile messages to it are buffered here.
     pub fn handle_congestion(&mut self, now: Instant, node: NodeId, congested: bool) {
-        let _ = (now, node, congested);
+        let t = &mut self.storage.tables();
+        self.machine.advance(t, now);
+        self.machine.congestion(t, node, congested);
     }
 
     /// The host started a shard ([`Command::StartShard`]). Anything but the answer to the newest one is ignored.
     pub fn handle_shard_started(&mut self, now: Instant, shard: ShardId, epoch: Epoch) {
-        let _ = (now, shard, epoch);
+        let t = &mut self.storage.tables();
+        self.machine.advance(t, now);
+        self.machine.started(t, shard, epoch);
     }
 
     /// Takes a message back that an entity of a stopping shard has not handled: between [`Command::StopShard`] and
@@ -245,8 +282,9 @@ impl<P, S: RegionStorage<P>> Region<P, S> {
         origin: Origin,
         payload: P,
     ) -> Result<(), P> {
-        let _ = (now, shard, epoch, origin);
-        Err(payload)
+        let t = &mut self.storage.tables();
+        self.machine.advance(t, now);
+        self.machine.give_back(t, shard, epoch, origin, payload)
     }
 
     /// Nothing of the shard runs any more, and nothing more will be given back. `forced`: something was aborted.
@@ -259,7 +297,9 @@ impl<P, S: RegionStorage<P>> Region<P, S> {
         epoch: Epoch,
         forced: bool,
     ) {
-        let _ = (now, shard, epoch, forced);
+        let t = &mut self.storage.tables();
+        self.machine.advance(t, now);
+        self.machine.stopped(t, shard, epoch, forced);
     }
 
     /// Stops the region for good: entities are stopped, what is buffered for this node's callers is reported, what
@@ -267,85 +307,116 @@ impl<P, S: RegionStorage<P>> Region<P, S> {
     ///
     /// Go on polling until [`Region::is_settled`].
     pub fn stop(&mut self, now: Instant) {
-        let _ = now;
+        let t = &mut self.storage.tables();
+        self.machine.advance(t, now);
+        self.machine.stop(t);
     }
 
     /// Begins to flush every path that this region used, as before the node's links are closed. O(shards).
     ///
     /// Go on polling until [`Region::is_settled`].
     pub fn flush_paths(&mut self, now: Instant) {
-        let _ = now;
+        let t = &mut self.storage.tables();
+        self.machine.advance(t, now);
+        self.machine.flush_paths(t);
     }
 
     /// Handles a bounded number of due timers; more may be due at once after it.
     pub fn handle_timeout(&mut self, now: Instant) {
-        let _ = now;
+        let t = &mut self.storage.tables();
+        self.machine.advance(t, now);
+        self.machine.timeout(t);
     }
 
     /// When [`Region::handle_timeout`] is to be called. O(1).
     pub fn poll_timeout(&self) -> Option<Instant> {
-        None
+        self.machine.next_timeout(self.storage.shards())
     }
 
     /// What to do next; call until `None`. O(1) amortised.
     pub fn poll_command(&mut self) -> Option<Command<'_, P>> {
-        None
+        if let Some(news) = self.machine.registration_news() {
+            return Some(news);
+        }
+        let t = &mut self.storage.tables();
+        if let Some(leader) = self.machine.register_due() {
+            let part = self.machine.register_part(t.shards, &mut self.scratch);
+            return Some(Command::Send {
+                to: leader.node,
+                control: Control::Register(part),
+            });
+        }
+        self.machine.next_command(t)
     }
 
     /// The home that is used for a shard.
     pub fn home(&self, shard: ShardId) -> Option<Home> {
-        let _ = (shard, self.storage.shards());
-        None
+        let slot = self.slot(shard)?;
+        self.machine.home_of(self.storage.nodes(), slot)
     }
 
     /// What the region is to a shard. `None`: no such shard.
     pub fn phase(&self, shard: ShardId) -> Option<ShardPhase> {
-        let _ = shard;
-        None
+        let slot = self.slot(shard)?;
+        let has_home = self.machine.home_of(self.storage.nodes(), slot).is_some();
+        Some(match slot.state {
+            State::Starting => ShardPhase::Starting,
+            State::Active => ShardPhase::Active,
+            State::Draining => ShardPhase::Draining,
+            State::Remote if has_home => ShardPhase::Remote,
+            State::Remote => ShardPhase::Asking,
+            State::None if slot.wants_home() => ShardPhase::Asking,
+            State::None => ShardPhase::Unknown,
+        })
     }
 
     /// Shards that start, are served or stop here.
     pub fn hosted(&self) -> u32 {
-        0
+        self.machine.hosted
     }
 
     /// Buffered messages and markers.
     pub fn buffered(&self) -> u32 {
-        0
+        self.machine.slab.used()
     }
 
     /// Paths that are being flushed.
     pub fn flushing(&self) -> u32 {
-        0
+        self.machine.flushing
     }
 
     /// Whether the adopted leader's coordinator has confirmed the registration.
     pub fn is_registered(&self) -> bool {
-        false
+        self.machine.registration.confirmed
     }
 
     /// Version of the newest map that the adopted leader's coordinator sent to its end, if one has.
     pub fn map_version(&self) -> Option<u64> {
-        None
+        self.machine.map_version
     }
 
     /// Whether nothing is hosted, buffered or being flushed, and, after [`Region::stop`], the coordinator was told.
     pub fn is_settled(&self) -> bool {
-        true
+        self.machine.is_settled()
     }
 
     /// Counters.
     pub fn stats(&self) -> &RegionStats {
-        &self.stats
+        &self.machine.stats
     }
 
     /// The session it registers with.
     pub fn session(&self) -> Session {
-        self.session
+        self.machine.session
     }
 
     /// The settings.
     pub fn config(&self) -> &RegionConfig {
-        &self.config
+        &self.machine.config
+    }
+
+    fn slot(&self, shard: ShardId) -> Option<&ShardSlot> {
+        let slot = self.storage.shards().get(shard.0 as usize)?;
+        (shard.0 < self.machine.config.shard_count).then_some(slot)
     }
 }

@@ -1,7 +1,5 @@
 //! What the tables of a region are made of.
 
-#![allow(dead_code, reason = "used by what follows")]
-
 use crate::table::list::{Link, Linked};
 use crate::{Epoch, Incarnation, NodeId, Token};
 
@@ -153,6 +151,17 @@ impl ShardSlot {
     pub(super) fn raise_floor(&mut self, epoch: Epoch) {
         let above = Epoch::from_bits(epoch.to_bits().saturating_add(1));
         self.bar = self.bar.max(above);
+    }
+
+    /// Whether the coordinator is to be asked for the home.
+    pub(super) const fn wants_home(&self) -> bool {
+        match self.state {
+            State::None => self.local != NIL || self.has(flag::NEWS | flag::FLUSHING),
+            State::Remote => {
+                self.has(flag::NEWS) || (self.has(flag::FLUSHING) && self.has(flag::UNCONFIRMED))
+            }
+            State::Starting | State::Active | State::Draining => self.has(flag::NEWS),
+        }
     }
 
     /// Whether messages of this node may leave the buffer.

@@ -54,9 +54,10 @@ pub struct RegionStats {
     pub paths_timed_out: u64,
     /// Questions for a home.
     pub asks: u64,
+    /// Parts of registrations.
+    pub registers: u64,
 }
 
-#[allow(dead_code, reason = "used by what follows")]
 pub(super) const fn count(counter: &mut u64) {
     *counter = counter.saturating_add(1);
 }
