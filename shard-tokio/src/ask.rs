@@ -1,0 +1,404 @@
+//! Waiting for an answer: reusable slots, so that an ask costs no allocation and no timer.
+//!
+//! A slot belongs to the asker while it waits. Whoever shall answer holds the slot and the number of the ask; once the
+//! asker is gone (answered, out of time, dropped) the number is over and a late answer is ignored. Deadlines are
+//! looked at by one sweep for all slots every [`TICK`].
+
+use core::any::Any;
+use core::cell::Cell;
+use core::mem;
+use core::pin::Pin;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::task::{Context, Poll, Waker};
+use core::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use shard_proto::Instant;
+
+use crate::body::Encoded;
+use crate::error::AskError;
+use crate::message::Message;
+
+/// How often deadlines are looked at.
+pub(crate) const TICK: Duration = Duration::from_millis(25);
+
+pub(crate) struct Slot<R> {
+    state: Mutex<State<R>>,
+    /// In microseconds; 0 while nobody waits.
+    deadline: AtomicU64,
+}
+
+struct State<R> {
+    number: u64,
+    answer: Option<Result<Answer<R>, AskError>>,
+    asker: Option<Waker>,
+}
+
+enum Answer<R> {
+    Value(R),
+    Encoded(Encoded),
+}
+
+impl<R> Slot<R> {
+    fn new() -> Self {
+        Self {
+            state: Mutex::new(State {
+                number: 0,
+                answer: None,
+                asker: None,
+            }),
+            deadline: AtomicU64::new(0),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<R>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn resolve(&self, number: u64, answer: Result<Answer<R>, AskError>) {
+        let mut state = self.lock();
+        if state.number != number || state.answer.is_some() {
+            return;
+        }
+        state.answer = Some(answer);
+        let asker = state.asker.take();
+        drop(state);
+        if let Some(asker) = asker {
+            asker.wake();
+        }
+    }
+
+    fn expire(&self, now: u64) {
+        let due = |deadline| deadline != 0 && deadline <= now;
+        if !due(self.deadline.load(Ordering::Relaxed)) {
+            return;
+        }
+        let state = self.lock();
+        // It may be another ask by now.
+        if due(self.deadline.load(Ordering::Relaxed)) {
+            let number = state.number;
+            drop(state);
+            self.resolve(number, Err(AskError::Timeout));
+        }
+    }
+}
+
+/// Who shall answer. Dropped without an answer, it says so to the asker.
+pub(crate) struct Responder<R> {
+    slot: Option<Arc<Slot<R>>>,
+    number: u64,
+}
+
+impl<R> Responder<R> {
+    pub(crate) fn answer(mut self, value: R) {
+        if let Some(slot) = self.slot.take() {
+            slot.resolve(self.number, Ok(Answer::Value(value)));
+        }
+    }
+
+    pub(crate) fn fail(mut self, error: AskError) {
+        if let Some(slot) = self.slot.take() {
+            slot.resolve(self.number, Err(error));
+        }
+    }
+}
+
+impl<R: Send + 'static> Responder<R> {
+    pub(crate) fn erase(mut self) -> Option<Pending> {
+        let slot = self.slot.take()?;
+        Some(Pending {
+            deadline: slot.deadline.load(Ordering::Relaxed),
+            slot,
+            number: self.number,
+        })
+    }
+}
+
+impl<R> Drop for Responder<R> {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot.take() {
+            slot.resolve(self.number, Err(AskError::NoReply));
+        }
+    }
+}
+
+/// A responder whose type the driver does not know.
+pub(crate) struct Pending {
+    slot: Arc<dyn AnySlot>,
+    number: u64,
+    deadline: u64,
+}
+
+trait AnySlot: Send + Sync {
+    fn resolve_encoded(&self, number: u64, answer: Result<Encoded, AskError>);
+    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
+}
+
+impl<R: Send + 'static> AnySlot for Slot<R> {
+    fn resolve_encoded(&self, number: u64, answer: Result<Encoded, AskError>) {
+        self.resolve(number, answer.map(Answer::Encoded));
+    }
+
+    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+        self
+    }
+}
+
+impl Pending {
+    pub(crate) fn resolve(self, answer: Result<Encoded, AskError>) {
+        self.slot.resolve_encoded(self.number, answer);
+    }
+
+    pub(crate) const fn deadline(&self) -> Instant {
+        Instant::from_micros(self.deadline)
+    }
+
+    /// With its type again, for an entity on this node. `None` if it is of another type.
+    pub(crate) fn typed<R: Send + 'static>(self) -> Option<Responder<R>> {
+        let slot = self.slot.into_any().downcast::<Slot<R>>().ok()?;
+        Some(Responder {
+            slot: Some(slot),
+            number: self.number,
+        })
+    }
+}
+
+/// Slots of one entity type. Striped, so that askers on different threads do not share a free list.
+pub(crate) struct Pool<R> {
+    free: Vec<Stripe<R>>,
+    all: Mutex<Vec<Arc<Slot<R>>>>,
+}
+
+/// On its own cache line.
+#[repr(align(64))]
+struct Stripe<R>(Mutex<Vec<Arc<Slot<R>>>>);
+
+fn stripe_of_this_thread() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static MINE: Cell<usize> = const { Cell::new(usize::MAX) };
+    }
+    MINE.with(|mine| {
+        if mine.get() == usize::MAX {
+            mine.set(NEXT.fetch_add(1, Ordering::Relaxed));
+        }
+        mine.get()
+    })
+}
+
+impl<R: Send + 'static> Pool<R> {
+    pub(crate) fn new() -> Self {
+        let stripes = std::thread::available_parallelism().map_or(1, |n| n.get().min(64));
+        Self {
+            free: (0..stripes)
+                .map(|_| Stripe(Mutex::new(Vec::new())))
+                .collect(),
+            all: Mutex::new(Vec::new()),
+        }
+    }
+
+    fn stripe(&self) -> MutexGuard<'_, Vec<Arc<Slot<R>>>> {
+        let stripe = &self.free[stripe_of_this_thread() % self.free.len()];
+        stripe.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins to wait until `deadline`.
+    pub(crate) fn wait(&self, deadline: Instant) -> (Waiting<'_, R>, Responder<R>) {
+        let free = self.stripe().pop();
+        let slot = free.unwrap_or_else(|| {
+            let slot = Arc::new(Slot::new());
+            let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+            all.push(Arc::clone(&slot));
+            slot
+        });
+        let number = {
+            let mut state = slot.lock();
+            state.number += 1;
+            let micros = deadline.as_micros().max(1);
+            slot.deadline.store(micros, Ordering::Relaxed);
+            state.number
+        };
+        let responder = Responder {
+            slot: Some(Arc::clone(&slot)),
+            number,
+        };
+        let waiting = Waiting {
+            slot: Some(slot),
+            pool: self,
+        };
+        (waiting, responder)
+    }
+
+    /// Slots are kept: there are as many as asks ever waited at once.
+    fn put_back(&self, slot: Arc<Slot<R>>) {
+        self.stripe().push(slot);
+    }
+}
+
+/// What has deadlines.
+pub(crate) trait Sweep: Send + Sync {
+    fn sweep(&self, now: Instant);
+}
+
+impl<R: Send + 'static> Sweep for Pool<R> {
+    fn sweep(&self, now: Instant) {
+        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        for slot in all.iter() {
+            slot.expire(now.as_micros());
+        }
+    }
+}
+
+/// The asker's side: a future of the answer.
+pub(crate) struct Waiting<'a, R: Send + 'static> {
+    slot: Option<Arc<Slot<R>>>,
+    pool: &'a Pool<R>,
+}
+
+impl<R: Message> Future for Waiting<'_, R> {
+    type Output = Result<R, AskError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(slot) = &self.slot else {
+            return Poll::Ready(Err(AskError::NoReply));
+        };
+        let mut state = slot.lock();
+        let Some(answer) = state.answer.take() else {
+            match &mut state.asker {
+                Some(asker) => asker.clone_from(cx.waker()),
+                asker => *asker = Some(cx.waker().clone()),
+            }
+            return Poll::Pending;
+        };
+        drop(state);
+        Poll::Ready(answer.and_then(|answer| match answer {
+            Answer::Value(value) => Ok(value),
+            Answer::Encoded(encoded) => encoded.decode().map_err(AskError::Codec),
+        }))
+    }
+}
+
+impl<R: Send + 'static> Drop for Waiting<'_, R> {
+    fn drop(&mut self) {
+        let Some(slot) = self.slot.take() else {
+            return;
+        };
+        let mut state = slot.lock();
+        state.number += 1;
+        slot.deadline.store(0, Ordering::Relaxed);
+        // Dropped outside the lock: they are the application's.
+        let answer = state.answer.take();
+        let asker = state.asker.take();
+        drop(state);
+        drop((answer, asker));
+        self.pool.put_back(slot);
+    }
+}
+
+/// The driver's asks that wait for other nodes, by the key under which the core knows them.
+#[derive(Default)]
+pub(crate) struct Asks {
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+}
+
+struct Entry {
+    number: u32,
+    pending: Option<Pending>,
+}
+
+impl Asks {
+    pub(crate) fn insert(&mut self, pending: Pending) -> shard_proto::node::AskKey {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.entries.push(Entry {
+                number: 0,
+                pending: None,
+            });
+            (self.entries.len() - 1) as u32
+        });
+        let entry = &mut self.entries[index as usize];
+        entry.number = entry.number.wrapping_add(1);
+        entry.pending = Some(pending);
+        shard_proto::node::AskKey(u64::from(entry.number) << 32 | u64::from(index))
+    }
+
+    pub(crate) fn remove(&mut self, key: shard_proto::node::AskKey) -> Option<Pending> {
+        let index = key.0 as u32;
+        let entry = self.entries.get_mut(index as usize)?;
+        if u64::from(entry.number) != key.0 >> 32 {
+            return None;
+        }
+        let pending = mem::take(&mut entry.pending)?;
+        self.free.push(index);
+        Some(pending)
+    }
+
+    /// Nobody will answer any more.
+    pub(crate) fn fail_all(&mut self) {
+        for pending in self.entries.drain(..).filter_map(|entry| entry.pending) {
+            pending.resolve(Err(AskError::Stopped));
+        }
+        self.free.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn deadline(micros: u64) -> Instant {
+        Instant::from_micros(micros)
+    }
+
+    #[tokio::test]
+    async fn an_answer_arrives_and_the_slot_is_used_again() {
+        let pool = Pool::<u64>::new();
+        for n in 0..10 {
+            let (waiting, responder) = pool.wait(deadline(1));
+            responder.answer(n);
+            assert_eq!(waiting.await, Ok(n));
+        }
+        assert_eq!(pool.all.lock().unwrap().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_late_answer_does_not_reach_the_next_ask() {
+        let pool = Pool::<u64>::new();
+        let (waiting, late) = pool.wait(deadline(1));
+        drop(waiting);
+        let (waiting, responder) = pool.wait(deadline(1));
+        late.answer(1);
+        responder.answer(2);
+        assert_eq!(waiting.await, Ok(2));
+    }
+
+    #[tokio::test]
+    async fn deadlines_and_dropped_responders_end_the_wait() {
+        let pool = Pool::<u64>::new();
+        let (early, _kept) = pool.wait(deadline(10));
+        let (late, responder) = pool.wait(deadline(20));
+        pool.sweep(deadline(10));
+        assert_eq!(early.await, Err(AskError::Timeout));
+        drop(responder);
+        assert_eq!(late.await, Err(AskError::NoReply));
+    }
+
+    #[tokio::test]
+    async fn the_driver_finds_asks_by_key_once() {
+        let (pool, mut asks) = (Pool::<u64>::new(), Asks::default());
+        let (waiting, responder) = pool.wait(deadline(1));
+        let key = asks.insert(responder.erase().unwrap());
+        let pending = asks.remove(key).unwrap();
+        assert!(asks.remove(key).is_none());
+        assert!(
+            pool.wait(deadline(1))
+                .1
+                .erase()
+                .unwrap()
+                .typed::<u8>()
+                .is_none()
+        );
+        pending.typed::<u64>().unwrap().answer(5);
+        assert_eq!(waiting.await, Ok(5));
+    }
+}

@@ -1,0 +1,151 @@
+//! A message's body between the caller, the driver and the core: a value of any type, or its encoding.
+
+use core::any::Any;
+use core::cell::RefCell;
+use core::fmt;
+
+use bytes::{Bytes, BytesMut};
+use shard_proto::node::BodyError;
+
+use crate::message::{CodecError, Message, Payload};
+
+/// An encoded value. Short ones are kept in place: no allocation, and no reference count that two cores share.
+#[derive(Clone)]
+pub(crate) enum Encoded {
+    Inline(u8, [u8; Self::INLINE]),
+    Shared(Bytes),
+}
+
+impl Encoded {
+    pub(crate) const INLINE: usize = 38;
+
+    pub(crate) const EMPTY: Self = Self::Inline(0, [0; Self::INLINE]);
+
+    fn inline(bytes: &[u8]) -> Option<Self> {
+        let mut place = [0; Self::INLINE];
+        place.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        Some(Self::Inline(bytes.len() as u8, place))
+    }
+
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::Inline(len, bytes) => &bytes[..usize::from(*len)],
+            Self::Shared(bytes) => bytes,
+        }
+    }
+
+    /// Encodes into a buffer of this thread, from which long encodings are split off without a copy.
+    pub(crate) fn new<M: Message>(message: &M) -> Result<Self, CodecError> {
+        const CHUNK: usize = 64 * 1024;
+        thread_local! {
+            static SCRATCH: RefCell<BytesMut> = RefCell::default();
+        }
+        SCRATCH.with(|scratch| {
+            // Taken out, because `encode` is the application's code and may encode something else in turn.
+            let mut out = scratch.take();
+            if out.capacity() < 256 {
+                out.reserve(CHUNK);
+            }
+            let encoded = message
+                .encode(&mut out)
+                .map(|()| Self::inline(&out).unwrap_or_else(|| Self::Shared(out.split().freeze())));
+            out.clear();
+            *scratch.borrow_mut() = out;
+            encoded
+        })
+    }
+
+    pub(crate) fn decode<M: Message>(&self) -> Result<M, CodecError> {
+        M::decode(match self {
+            Self::Inline(..) => Payload::new(self.as_slice()),
+            Self::Shared(bytes) => Payload::shared(bytes),
+        })
+    }
+}
+
+/// A message of any type, for what does not know the type.
+pub(crate) trait AnyMessage: Send {
+    fn encode(&self, out: &mut BytesMut) -> Result<(), CodecError>;
+    fn into_any(self: Box<Self>) -> Box<dyn Any>;
+}
+
+impl<M: Message> AnyMessage for M {
+    fn encode(&self, out: &mut BytesMut) -> Result<(), CodecError> {
+        Message::encode(self, out)
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+/// What the core carries.
+pub(crate) enum Body {
+    Encoded(Encoded),
+    /// Not encoded unless it has to leave this node.
+    Value(Box<dyn AnyMessage>),
+}
+
+impl Body {
+    pub(crate) fn value<M: Message>(message: M) -> Self {
+        Self::Value(Box::new(message))
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Encoded(_) => "Encoded",
+            Self::Value(_) => "Value",
+        })
+    }
+}
+
+impl shard_proto::node::Body for Body {
+    fn from_wire(payload: &[u8], share: impl FnOnce() -> Bytes) -> Self {
+        Self::Encoded(Encoded::inline(payload).unwrap_or_else(|| Encoded::Shared(share())))
+    }
+
+    fn encode(&self, out: &mut BytesMut) -> Result<(), BodyError> {
+        match self {
+            Self::Encoded(encoded) => {
+                out.extend_from_slice(encoded.as_slice());
+                Ok(())
+            }
+            Self::Value(value) => value.encode(out).map_err(|error| {
+                tracing::debug!(%error, "a message cannot be encoded");
+                BodyError {
+                    reason: "its encode function failed",
+                }
+            }),
+        }
+    }
+
+    fn len_hint(&self) -> usize {
+        match self {
+            Self::Encoded(encoded) => encoded.as_slice().len(),
+            Self::Value(_) => 64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_is_small() {
+        assert_eq!(size_of::<Body>(), 40);
+    }
+
+    #[test]
+    fn short_encodings_are_kept_in_place() {
+        let short = Encoded::new(&7_u64).unwrap();
+        assert!(matches!(short, Encoded::Inline(1, _)));
+        assert_eq!(short.decode::<u64>().unwrap(), 7);
+        let text = "x".repeat(200);
+        let long = Encoded::new(&text).unwrap();
+        assert!(matches!(long, Encoded::Shared(_)));
+        assert_eq!(long.decode::<String>().unwrap(), text);
+    }
+}

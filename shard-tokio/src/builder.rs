@@ -1,0 +1,344 @@
+//! Setting up a node.
+
+use core::fmt;
+use core::time::Duration;
+use std::io;
+use std::sync::Arc;
+
+use shard_proto::Incarnation;
+use shard_proto::hash::node_id;
+use shard_proto::node::{Identity, MembershipMode, Node as Core, NodeConfig};
+
+use crate::clock;
+use crate::driver::{Driver, NetEvent};
+use crate::error::StartError;
+use crate::node::{Node, Running};
+use crate::shared::{Input, NodeShared};
+use crate::transport::{Listener, TcpTransport, Transport};
+
+/// Bytes of a data frame's body that are not id and message.
+const FRAME_OVERHEAD: usize = 64;
+
+/// A set of times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Preset {
+    /// For networks with round trips up to 50 ms.
+    #[default]
+    Default,
+    /// For networks with round trips below 10 ms: notices failures three times as fast.
+    Lan,
+}
+
+/// How nodes learn of each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Membership {
+    /// Every node has the addresses of all others as seeds; who is linked is a member.
+    Links,
+    /// By gossip (SWIM), starting at the seeds.
+    #[cfg(feature = "swim")]
+    Swim,
+    /// The application tells, with [`Node::member_changed`].
+    External,
+}
+
+/// Sets up a node; made by [`Node::builder`].
+pub struct NodeBuilder {
+    name: String,
+    listen: Option<String>,
+    advertise: Option<String>,
+    seeds: Vec<String>,
+    roles: Vec<String>,
+    cluster: String,
+    preset: Preset,
+    membership: Option<Membership>,
+    bootstrap: Option<bool>,
+    may_lead: bool,
+    incarnation: Option<Incarnation>,
+    transport: Arc<dyn Transport>,
+    down_after: Duration,
+    leave_deadline: Option<Duration>,
+    max_frame: u32,
+    max_nodes: Option<u16>,
+    window: Option<(u32, u32)>,
+}
+
+impl NodeBuilder {
+    pub(crate) fn new(name: String) -> Self {
+        Self {
+            name,
+            listen: None,
+            advertise: None,
+            seeds: Vec::new(),
+            roles: Vec::new(),
+            cluster: String::new(),
+            preset: Preset::Default,
+            membership: None,
+            bootstrap: None,
+            may_lead: true,
+            incarnation: None,
+            transport: Arc::new(TcpTransport::new()),
+            down_after: Duration::from_secs(10),
+            leave_deadline: None,
+            max_frame: 1 << 20,
+            max_nodes: None,
+            window: None,
+        }
+    }
+
+    pub(crate) fn standalone() -> Self {
+        Self::new("standalone".to_owned())
+    }
+
+    /// Listens on an address, like `127.0.0.1:7700`; port 0 takes a free one. Without it the node is alone.
+    #[must_use]
+    pub fn listen(mut self, address: impl fmt::Display) -> Self {
+        self.listen = Some(address.to_string());
+        self
+    }
+
+    /// The address under which the others dial this node. Default: the one it listens on.
+    #[must_use]
+    pub fn advertise(mut self, address: impl fmt::Display) -> Self {
+        self.advertise = Some(address.to_string());
+        self
+    }
+
+    /// Addresses of nodes to start at. A node whose own address is the first of them, or that has none, founds the
+    /// cluster; see [`NodeBuilder::bootstrap`].
+    #[must_use]
+    pub fn seeds<A: fmt::Display>(mut self, seeds: impl IntoIterator<Item = A>) -> Self {
+        self.seeds = seeds.into_iter().map(|seed| seed.to_string()).collect();
+        self
+    }
+
+    /// Whether this node may lead before it heard of any other. True for one node of a new cluster only: two that do
+    /// not know each other are two clusters. Default: whether the first seed is this node, or there is none.
+    #[must_use]
+    pub const fn bootstrap(mut self, bootstrap: bool) -> Self {
+        self.bootstrap = Some(bootstrap);
+        self
+    }
+
+    /// Whether this node leads at all. Default: true.
+    #[must_use]
+    pub const fn may_lead(mut self, may_lead: bool) -> Self {
+        self.may_lead = may_lead;
+        self
+    }
+
+    /// Name of the cluster; nodes of another one are refused. Default: empty.
+    #[must_use]
+    pub fn cluster(mut self, name: impl Into<String>) -> Self {
+        self.cluster = name.into();
+        self
+    }
+
+    /// Roles of this node, at most four; entity types can be limited to one.
+    #[must_use]
+    pub fn roles<R: Into<String>>(mut self, roles: impl IntoIterator<Item = R>) -> Self {
+        self.roles = roles.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Times that fit the network. Must be the same on all nodes. Default: [`Preset::Default`].
+    #[must_use]
+    pub const fn preset(mut self, preset: Preset) -> Self {
+        self.preset = preset;
+        self
+    }
+
+    /// How nodes learn of each other. Default: SWIM if the feature is on, else [`Membership::Links`].
+    #[must_use]
+    pub const fn membership(mut self, membership: Membership) -> Self {
+        self.membership = Some(membership);
+        self
+    }
+
+    /// How long a member may be unreachable before it is down for good ([`Membership::Links`]). Default: 10 s.
+    #[must_use]
+    pub const fn down_after(mut self, down_after: Duration) -> Self {
+        self.down_after = down_after;
+        self
+    }
+
+    /// The number of this life of the node: higher than every earlier one. Default: the wall clock in microseconds.
+    #[must_use]
+    pub const fn incarnation(mut self, incarnation: u64) -> Self {
+        self.incarnation = Some(Incarnation(incarnation));
+        self
+    }
+
+    /// How nodes reach each other. Default: [`TcpTransport::new`], which takes loopback addresses only.
+    #[must_use]
+    pub fn transport(mut self, transport: impl Transport) -> Self {
+        self.transport = Arc::new(transport);
+        self
+    }
+
+    /// How long [`Node::leave`] may take. Default: 20 s.
+    #[must_use]
+    pub const fn leave_deadline(mut self, deadline: Duration) -> Self {
+        self.leave_deadline = Some(deadline);
+        self
+    }
+
+    /// Largest frame, in bytes; at least 64 KiB. A message and its id must fit. Default: 1 MiB.
+    #[must_use]
+    pub const fn max_frame(mut self, bytes: u32) -> Self {
+        self.max_frame = bytes;
+        self
+    }
+
+    /// Nodes there is room for. Default: 256.
+    #[must_use]
+    pub const fn max_nodes(mut self, nodes: u16) -> Self {
+        self.max_nodes = Some(nodes);
+        self
+    }
+
+    /// What a peer may leave unacknowledged before senders to it wait: bytes and frames. Default: 4 MiB, 16 384.
+    #[must_use]
+    pub const fn window(mut self, bytes: u32, frames: u32) -> Self {
+        self.window = Some((bytes, frames));
+        self
+    }
+
+    fn mode(&self) -> MembershipMode {
+        let links = MembershipMode::Links {
+            down_after: self.down_after,
+        };
+        match self.membership {
+            Some(Membership::External) => MembershipMode::External,
+            Some(Membership::Links) => links,
+            #[cfg(feature = "swim")]
+            Some(Membership::Swim) => MembershipMode::Swim,
+            None => {
+                #[cfg(feature = "swim")]
+                let links = MembershipMode::Swim;
+                links
+            }
+        }
+    }
+
+    fn config(&self, address: &str) -> NodeConfig {
+        let mut config = if self.listen.is_some() {
+            NodeConfig::new(self.mode())
+        } else {
+            NodeConfig::standalone()
+        };
+        if self.preset == Preset::Lan {
+            config = config.lan();
+        }
+        if self.listen.is_some() {
+            let founder = self.seeds.first().is_none_or(|seed| seed == address);
+            config = config.with_bootstrap(self.bootstrap.unwrap_or(founder));
+        }
+        if let Some(deadline) = self.leave_deadline {
+            config = config.with_leave_deadline(deadline);
+        }
+        if let Some(nodes) = self.max_nodes {
+            config = config.with_max_nodes(nodes);
+        }
+        if let Some((bytes, frames)) = self.window {
+            config = config.with_window_bytes(bytes).with_window_frames(frames);
+        }
+        config
+            .with_cluster(self.cluster.clone())
+            .with_seeds(self.seeds.clone())
+            .with_may_lead(self.may_lead)
+            .with_max_frame(self.max_frame)
+            .with_seed(clock::random_seed())
+    }
+
+    /// Starts the node in the background of the current tokio runtime.
+    ///
+    /// # Errors
+    /// [`StartError`]: the address is in use or not allowed, or a setting cannot work. Seeds that cannot be reached are
+    /// no error: they are dialled again and again, with warnings in the log.
+    pub async fn start(self) -> Result<Node, StartError> {
+        let listener = match &self.listen {
+            None => None,
+            Some(address) => {
+                let listening = self.transport.listen(address).await;
+                Some(listening.map_err(|error| listen_error(address, error))?)
+            }
+        };
+        let bound = listener.as_ref().map(|listener| listener.address());
+        let address = self.advertise.clone().or(bound).unwrap_or_default();
+        let identity = Identity {
+            name: self.name.clone(),
+            incarnation: self.incarnation.unwrap_or_else(clock::incarnation),
+            address: address.clone(),
+            roles: self.roles.clone(),
+        };
+        let max_message = (self.max_frame as usize).saturating_sub(FRAME_OVERHEAD);
+        let me = node_id(&self.name);
+        let shared = Arc::new(NodeShared::new(
+            me,
+            self.name.clone(),
+            address.clone(),
+            max_message,
+        ));
+        let now = shared.clock.now();
+        let mut core =
+            Core::new(now, identity, self.config(&address)).map_err(StartError::Config)?;
+        core.handle_term_floor(now, clock::term_floor());
+        tokio::spawn(Arc::clone(&shared).tick());
+        if let Some(listener) = listener {
+            tracing::info!(node = self.name, address, "listening");
+            tokio::spawn(accept(listener, Arc::clone(&shared)));
+        }
+        let driver = Driver::new(core, Arc::clone(&shared), self.transport);
+        tokio::spawn(driver.run());
+        Ok(Node {
+            running: Arc::new(Running {
+                shared,
+                preset: self.preset,
+            }),
+        })
+    }
+}
+
+impl fmt::Debug for NodeBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeBuilder")
+            .field("name", &self.name)
+            .field("listen", &self.listen)
+            .field("seeds", &self.seeds)
+            .finish_non_exhaustive()
+    }
+}
+
+fn listen_error(address: &str, error: io::Error) -> StartError {
+    let address = address.to_owned();
+    if error.kind() == io::ErrorKind::AddrInUse {
+        StartError::AddressInUse { address }
+    } else {
+        StartError::Listen { address, error }
+    }
+}
+
+/// Accepts connections until the driver has ended.
+async fn accept(mut listener: Box<dyn Listener>, shared: Arc<NodeShared>) {
+    const PAUSE: Duration = Duration::from_millis(100);
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = shared.ended() => return,
+        };
+        match accepted {
+            Ok(connection) => {
+                let accepted = Input::Net(NetEvent::Accepted(connection));
+                if shared.inbox.push(accepted, usize::MAX).is_err() {
+                    return;
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}

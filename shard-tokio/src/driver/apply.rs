@@ -1,0 +1,416 @@
+//! What comes in: messages of callers, chunks of connections, wishes of handles.
+
+use core::mem;
+use core::time::Duration;
+use std::sync::Arc;
+
+use shard_proto::node::BodyError;
+use shard_proto::node::{
+    Ask, Delivery, DialId, EntityKey, REPLY_ANSWER, REPLY_REFUSED, SendError, Sent, TypeIndex,
+};
+use shard_proto::{Epoch, ShardId};
+
+use crate::ask::Pending;
+use crate::body::Body;
+use crate::entity::status_error;
+use crate::error::AskError;
+use crate::host::{From, Refused};
+use crate::report::Reason;
+use crate::shared::{EntityStopped, Input};
+use crate::transport::Connection;
+
+use super::{Command, ConnId, Driver, NetEvent, Phase, STOP};
+
+/// How long a dial may take.
+const DIAL: Duration = Duration::from_secs(5);
+
+impl Driver {
+    pub(super) fn input(&mut self, input: Input) {
+        match input {
+            Input::Send {
+                ty,
+                shard,
+                id,
+                body,
+                ask,
+            } => self.send(ty, shard, id, body, ask),
+            Input::Reply {
+                to,
+                status,
+                payload,
+            } => {
+                let write = |out: &mut bytes::BytesMut| -> Result<(), BodyError> {
+                    out.extend_from_slice(payload.as_slice());
+                    Ok(())
+                };
+                self.core.reply(self.now, to, status, write);
+            }
+            Input::Stopped(stopped) => self.stopped(*stopped),
+            Input::Net(event) => self.net(event),
+            Input::Command(command) => self.command(*command),
+        }
+    }
+
+    fn send(
+        &mut self,
+        ty: TypeIndex,
+        shard: ShardId,
+        id: EntityKey,
+        body: Body,
+        ask: Option<Pending>,
+    ) {
+        let ask = ask.map(|pending| Ask {
+            deadline: pending.deadline(),
+            key: self.asks.insert(pending),
+        });
+        let name = id.clone();
+        match self.core.send(self.now, ty, shard, id, body, ask) {
+            Ok(Sent::Remote) => self.settle(ty, shard),
+            Ok(Sent::Queued) => {}
+            Ok(Sent::Local { epoch, message }) => {
+                let pending = message.ask.and_then(|ask| self.asks.remove(ask.key));
+                self.deliver(ty, shard, epoch, From::Local(pending), message);
+                self.settle(ty, shard);
+            }
+            Err(error) => {
+                let (reason, told) = told(&error);
+                if let Some(pending) = ask.and_then(|ask| self.asks.remove(ask.key)) {
+                    pending.resolve(Err(told));
+                }
+                self.report(ty, shard, &name, reason);
+                self.settle(ty, shard);
+            }
+        }
+    }
+
+    pub(super) fn deliver(
+        &mut self,
+        ty: TypeIndex,
+        shard: ShardId,
+        epoch: Epoch,
+        from: From,
+        message: shard_proto::node::Message<Body>,
+    ) {
+        let Some(host) = self.host(ty) else {
+            return;
+        };
+        let Err(refused) = host.deliver(shard, epoch, from, message) else {
+            return;
+        };
+        let Refused {
+            reason,
+            from,
+            message,
+        } = *refused;
+        match from {
+            From::Local(pending) => {
+                if let Some(pending) = pending {
+                    pending.resolve(Err(match reason {
+                        Reason::MailboxFull => AskError::BufferFull,
+                        Reason::Stopped => AskError::Stopped,
+                        _ => AskError::Refused,
+                    }));
+                }
+                self.report(ty, shard, &message.id, reason);
+            }
+            From::Remote(origin, _) if reason == Reason::MailboxFull => {
+                let now = self.now;
+                self.core
+                    .return_full(now, ty, shard, epoch, origin, message);
+            }
+            From::Remote(_, reply) => {
+                if let Some(reply) = reply {
+                    self.core.reply(self.now, reply, REPLY_REFUSED, |_| Ok(()));
+                }
+                self.report(ty, shard, &message.id, reason);
+            }
+        }
+    }
+
+    pub(super) fn report(&mut self, ty: TypeIndex, shard: ShardId, id: &EntityKey, why: Reason) {
+        if let Some(host) = self.host(ty) {
+            host.report(shard, id, why);
+        }
+    }
+
+    fn stopped(&mut self, stopped: EntityStopped) {
+        let (ty, shard) = (stopped.ty, stopped.shard);
+        let mut rest = mem::take(&mut self.rest);
+        let Self { hosts, asks, .. } = self;
+        let host = hosts.get_mut(usize::from(ty.0)).and_then(Option::as_mut);
+        let left = host.and_then(|host| host.stopped(stopped, asks, &mut rest));
+        // Of a shard that is not stopping: the core refuses them, and they are reported.
+        let epoch = left.map_or(Epoch::NONE, |(epoch, _)| epoch);
+        self.give_back(ty, shard, epoch, &mut rest);
+        self.rest = rest;
+        if let Some((epoch, 0)) = left {
+            let forced = self.unschedule(ty, shard, epoch);
+            self.hosted -= 1;
+            self.core.shard_stopped(self.now, ty, shard, epoch, forced);
+        }
+    }
+
+    pub(super) fn give_back(
+        &mut self,
+        ty: TypeIndex,
+        shard: ShardId,
+        epoch: Epoch,
+        rest: &mut crate::host::Rest,
+    ) {
+        for (origin, message) in rest.drain(..) {
+            let given = self
+                .core
+                .give_back(self.now, ty, shard, epoch, origin, message);
+            if let Err(message) = given {
+                let ask = message.ask.and_then(|ask| self.asks.remove(ask.key));
+                if let Some(pending) = ask {
+                    pending.resolve(Err(AskError::Stopped));
+                }
+                self.report(ty, shard, &message.id, Reason::Stopped);
+            }
+        }
+    }
+
+    /// Whether its entities were aborted.
+    fn unschedule(&mut self, ty: TypeIndex, shard: ShardId, epoch: Epoch) -> bool {
+        let key = self
+            .aborts
+            .iter()
+            .find(|((_, t, s), (e, _))| (*t, *s, *e) == (ty, shard, epoch))
+            .map(|(key, _)| *key);
+        key.and_then(|key| self.aborts.remove(&key))
+            .is_some_and(|(_, aborted)| aborted)
+    }
+
+    pub(super) fn abort(&mut self, ty: TypeIndex, shard: ShardId, epoch: Epoch, aborted: bool) {
+        let Self { hosts, asks, .. } = self;
+        let Some(host) = hosts.get_mut(usize::from(ty.0)).and_then(Option::as_mut) else {
+            return;
+        };
+        if !aborted {
+            let count = host.abort(shard, epoch);
+            if count > 0 {
+                tracing::warn!(
+                    entity_type = host.name(),
+                    shard = shard.0,
+                    count,
+                    "entities did not stop in time and are aborted"
+                );
+                let at = self.now.after(super::ABORTED);
+                self.aborts.insert((at, ty, shard), (epoch, true));
+            }
+            return;
+        }
+        let mut rest = mem::take(&mut self.rest);
+        host.abandon(shard, epoch, asks, &mut rest);
+        self.give_back(ty, shard, epoch, &mut rest);
+        self.rest = rest;
+        self.hosted -= 1;
+        self.core.shard_stopped(self.now, ty, shard, epoch, true);
+    }
+
+    fn net(&mut self, event: NetEvent) {
+        match event {
+            NetEvent::Accepted(connection) => {
+                let authenticated = connection.authenticated;
+                match self.core.handle_accepted(self.now, authenticated) {
+                    Ok(link) => self.links.add(link, connection),
+                    Err(error) => {
+                        tracing::warn!(peer = connection.peer, "refused a connection: {error}");
+                    }
+                }
+            }
+            NetEvent::Dialed(dial, address, Ok(connection)) => {
+                if let Some(failures) = self.failed_dials.remove(&address) {
+                    tracing::info!(address, failures, "reached an address again");
+                }
+                let authenticated = connection.authenticated;
+                if let Ok(link) = self.core.handle_dialed(self.now, dial, authenticated) {
+                    self.links.add(link, connection);
+                }
+            }
+            NetEvent::Dialed(dial, address, Err(error)) => {
+                let failures = self.failed_dials.entry(address.clone()).or_default();
+                *failures += 1;
+                if failures.is_power_of_two() {
+                    tracing::warn!(
+                        address,
+                        failures = *failures,
+                        %error,
+                        "cannot reach a node; trying again with growing pauses"
+                    );
+                }
+                self.core.handle_dial_failed(self.now, dial);
+            }
+            NetEvent::Read(conn, chunk) => self.read(conn, chunk),
+            NetEvent::Closed(conn, error) => {
+                if let Some(conn) = self.links.remove(conn) {
+                    tracing::debug!(peer = conn.peer, ?error, "a connection ended");
+                    self.core.handle_closed(self.now, conn.link);
+                }
+            }
+        }
+    }
+
+    fn read(&mut self, id: ConnId, chunk: bytes::BytesMut) {
+        let Some(conn) = self.links.get(id) else {
+            return;
+        };
+        let link = conn.link;
+        let mut buffer = mem::take(&mut conn.unread);
+        if buffer.is_empty() {
+            buffer = chunk;
+        } else {
+            // Without a copy, if the chunks follow each other in memory.
+            buffer.unsplit(chunk);
+        }
+        loop {
+            match self.core.read(self.now, link, &mut buffer) {
+                Ok(Some(delivery)) => {
+                    self.commands();
+                    self.delivery(delivery);
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    tracing::warn!(peer = self.links.peer(link), "closing a link: {error}");
+                    self.links.close(link, &mut self.core);
+                    return;
+                }
+            }
+        }
+        if let Some(conn) = self.links.get(id) {
+            conn.unread = buffer;
+            conn.more();
+        }
+    }
+
+    fn delivery(&mut self, delivery: Delivery<Body>) {
+        match delivery {
+            Delivery::Message {
+                ty,
+                shard,
+                epoch,
+                origin,
+                message,
+                reply,
+            } => self.deliver(ty, shard, epoch, From::Remote(origin, reply), message),
+            Delivery::Answer {
+                key,
+                status,
+                payload,
+            } => {
+                let Some(pending) = self.asks.remove(key) else {
+                    return;
+                };
+                pending.resolve(match payload {
+                    Body::Encoded(payload) if status == REPLY_ANSWER => Ok(payload),
+                    _ => Err(status_error(status)),
+                });
+            }
+        }
+    }
+
+    pub(super) fn dial(&self, dial: DialId, address: String) {
+        let transport = Arc::clone(&self.transport);
+        let shared = Arc::clone(&self.shared);
+        tokio::spawn(async move {
+            let dialing = tokio::time::timeout(DIAL, transport.dial(&address));
+            let result: std::io::Result<Connection> = dialing
+                .await
+                .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
+            let dialed = NetEvent::Dialed(dial, address, result);
+            let _ = shared.inbox.push(Input::Net(dialed), usize::MAX);
+        });
+    }
+
+    fn command(&mut self, command: Command) {
+        match command {
+            Command::AddType {
+                config,
+                strategy,
+                make,
+            } => {
+                if self.phase != Phase::Running {
+                    make(Err(shard_proto::node::AddTypeError::Leaving));
+                    return;
+                }
+                let added = self.core.add_type(self.now, config, strategy);
+                let index = added.as_ref().ok().copied();
+                if let (Some(host), Some(TypeIndex(index))) = (make(added), index) {
+                    let index = usize::from(index);
+                    if self.hosts.len() <= index {
+                        self.hosts.resize_with(index + 1, || None);
+                    }
+                    self.hosts[index] = Some(host);
+                }
+            }
+            Command::Member(change, address) => {
+                self.core
+                    .handle_member(self.now, change, address.as_deref());
+            }
+            Command::Leave(leaver) => {
+                self.leavers.push(leaver);
+                if self.phase == Phase::Running {
+                    tracing::info!(node = self.shared.name, "leaving");
+                    self.phase = Phase::Leaving;
+                    self.core.leave(self.now);
+                }
+            }
+            Command::Shutdown(stopper) => {
+                self.stoppers.extend(stopper);
+                if matches!(self.phase, Phase::Running | Phase::Leaving) {
+                    tracing::info!(node = self.shared.name, "shutting down");
+                    self.phase = Phase::Stopping {
+                        give_up: self.now.after(STOP),
+                    };
+                    for index in (0..).map(TypeIndex).take(self.hosts.len()) {
+                        self.core.stop_type(self.now, index);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What comes in when the node has ended.
+    pub(super) fn discard(&mut self, input: Input) {
+        match input {
+            Input::Send {
+                ty, shard, id, ask, ..
+            } => {
+                if let Some(pending) = ask {
+                    pending.resolve(Err(AskError::Stopped));
+                }
+                self.report(ty, shard, &id, Reason::Stopped);
+                self.settle(ty, shard);
+            }
+            Input::Stopped(stopped) => self.stopped(*stopped),
+            Input::Command(command) => match *command {
+                Command::AddType { make, .. } => {
+                    make(Err(shard_proto::node::AddTypeError::Leaving));
+                }
+                Command::Leave(leaver) => self.leavers.push(leaver),
+                Command::Shutdown(stopper) => self.stoppers.extend(stopper),
+                Command::Member(..) => {}
+            },
+            Input::Reply { .. } | Input::Net(_) => {}
+        }
+    }
+}
+
+/// What the caller and the report are told about a message that the core did not take.
+const fn told(error: &SendError<Body>) -> (Reason, AskError) {
+    match error {
+        SendError::BufferFull(_) => (Reason::BufferFull, AskError::BufferFull),
+        SendError::Stopped(_) => (Reason::Stopped, AskError::Stopped),
+        SendError::TooLarge { size, limit, .. } => (
+            Reason::TooLarge,
+            AskError::TooLarge {
+                size: *size,
+                limit: *limit,
+            },
+        ),
+        SendError::TooManyAsks(_) => (Reason::BufferFull, AskError::TooManyAsks),
+        SendError::Body { .. } => (Reason::Codec, AskError::Refused),
+        _ => (Reason::Other, AskError::Refused),
+    }
+}

@@ -1,0 +1,232 @@
+//! What the core wants done.
+
+use shard_proto::membership::RemovalCause;
+use shard_proto::node::{AskFailure, NodeCommand, TypeIndex, Warning};
+use shard_proto::region::{Origin, RejectReason};
+use shard_proto::{Epoch, Instant, ShardId};
+
+use crate::body::Body;
+use crate::entity::status_error;
+use crate::error::{AskError, NotReady};
+use crate::host::From;
+use crate::node::Member;
+use crate::shared::lock;
+
+use super::{Driver, Phase};
+
+impl Driver {
+    pub(super) fn commands(&mut self) {
+        while let Some(command) = self.core.poll_command() {
+            self.obey(command);
+        }
+    }
+
+    fn obey(&mut self, command: NodeCommand<Body>) {
+        match command {
+            NodeCommand::Dial { dial, address } => self.dial(dial, address),
+            NodeCommand::Close { link, reason } => {
+                tracing::debug!(peer = self.links.peer(link), reason, "closing a link");
+                self.links.close(link, &mut self.core);
+            }
+            NodeCommand::Deliver {
+                ty,
+                shard,
+                epoch,
+                origin,
+                message,
+                reply,
+                pending,
+            } => {
+                let from = match origin {
+                    Origin::Local => {
+                        let ask = message.ask.and_then(|ask| self.asks.remove(ask.key));
+                        From::Local(ask)
+                    }
+                    Origin::Remote(node) => From::Remote(node, reply),
+                };
+                self.deliver(ty, shard, epoch, from, message);
+                if pending {
+                    self.settle(ty, shard);
+                }
+            }
+            NodeCommand::Handed { ty, shard } => self.settle(ty, shard),
+            NodeCommand::Reject {
+                ty,
+                shard,
+                origin,
+                reason,
+                message,
+                pending,
+            } => {
+                if let Some(ask) = message.ask.and_then(|ask| self.asks.remove(ask.key)) {
+                    ask.resolve(Err(ask_error(reason)));
+                }
+                if origin == Origin::Local {
+                    self.report(ty, shard, &message.id, reason.into());
+                }
+                if pending {
+                    self.settle(ty, shard);
+                }
+            }
+            NodeCommand::AskFailed { key, reason } => {
+                if let Some(ask) = self.asks.remove(key) {
+                    ask.resolve(Err(match reason {
+                        AskFailure::Timeout => AskError::Timeout,
+                        AskFailure::PerhapsDelivered => AskError::PerhapsDelivered,
+                        AskFailure::Stopped => AskError::Stopped,
+                        _ => status_error(u8::MAX),
+                    }));
+                }
+            }
+            NodeCommand::StartShard { ty, shard, epoch } => {
+                if let Some(host) = self.host(ty) {
+                    host.start(shard, epoch);
+                    self.hosted += 1;
+                }
+                self.core.shard_started(self.now, ty, shard, epoch);
+            }
+            NodeCommand::Open { ty, shard, epoch } => {
+                if let Some(host) = self.host(ty) {
+                    host.open(shard, epoch);
+                }
+            }
+            NodeCommand::StopShard {
+                ty,
+                shard,
+                epoch,
+                abort_at,
+            } => self.stop_shard(ty, shard, epoch, abort_at),
+            NodeCommand::HomeChanged { ty, shard, home } => {
+                if let Some(host) = self.host(ty) {
+                    host.home_changed(shard, home);
+                }
+            }
+            NodeCommand::Registered { ty, term } => {
+                if let Some(host) = self.host(ty) {
+                    tracing::debug!(entity_type = host.name(), term = term.0, "registered");
+                    host.registered();
+                }
+            }
+            NodeCommand::TypeRefused { ty, reason } => {
+                if let Some(host) = self.host(ty) {
+                    let error = NotReady::new(host.name(), reason);
+                    tracing::error!(entity_type = host.name(), "{error}");
+                    host.refused(reason);
+                }
+            }
+            NodeCommand::MemberUp(member) => {
+                tracing::info!(
+                    node = member.node.0,
+                    address = self.core.member_address(member.node),
+                    state = ?member.state,
+                    "member"
+                );
+                self.publish_members();
+            }
+            NodeCommand::MemberGone { node, cause, .. } => {
+                let node = node.0;
+                match cause {
+                    RemovalCause::Left => tracing::info!(node, "a member left"),
+                    RemovalCause::Down => tracing::warn!(node, "a member was declared down"),
+                    RemovalCause::Replaced => tracing::info!(node, "a member started anew"),
+                }
+                self.publish_members();
+            }
+            NodeCommand::Leader(leader) => {
+                tracing::debug!(?leader, "following a leader");
+            }
+            NodeCommand::Left => {
+                self.left = true;
+                self.phase = Phase::Ended;
+            }
+            NodeCommand::Removed => {
+                tracing::error!(
+                    node = self.shared.name,
+                    "the others declared this node down: it stops; start it again"
+                );
+                self.phase = Phase::Ended;
+            }
+            NodeCommand::Warn(warning) => self.warn(&warning),
+        }
+    }
+
+    fn stop_shard(&mut self, ty: TypeIndex, shard: ShardId, epoch: Epoch, abort_at: Instant) {
+        let left = self.host(ty).map_or(0, |host| host.stop(shard, epoch));
+        if left == 0 {
+            self.hosted = self.hosted.saturating_sub(1);
+            self.core.shard_stopped(self.now, ty, shard, epoch, false);
+        } else {
+            self.aborts.insert((abort_at, ty, shard), (epoch, false));
+        }
+    }
+
+    fn publish_members(&self) {
+        *lock(&self.shared.members) = self
+            .core
+            .members()
+            .map(|member| Member {
+                node: member.node,
+                incarnation: member.incarnation,
+                state: member.state,
+                address: self.core.member_address(member.node).map(str::to_owned),
+            })
+            .collect();
+    }
+
+    fn warn(&mut self, warning: &Warning) {
+        match warning {
+            Warning::NotTheLeader { peer, ty, term } => tracing::warn!(
+                peer = peer.0,
+                entity_type = self.type_name(*ty),
+                term = term.0,
+                "ignored a directive of a node that does not lead"
+            ),
+            Warning::Unexpected { peer, ty, what } => tracing::warn!(
+                peer = peer.0,
+                entity_type = self.type_name(*ty),
+                "ignored what a node may not send: {what}"
+            ),
+            Warning::UnknownType { peer, name } => tracing::error!(
+                peer = peer.0,
+                "a node wants to register entity type \"{name}\", which is not started here, on the leading node: \
+                 start it on every node that may lead, as a proxy at least"
+            ),
+            Warning::HandOffTimedOut {
+                ty, node, shard, ..
+            } => tracing::warn!(
+                node = node.0,
+                entity_type = self.type_name(Some(*ty)),
+                shard = shard.0,
+                "handoff timed out"
+            ),
+            Warning::NodesFull { node } => tracing::warn!(
+                node = node.0,
+                "no room for another node: raise the setting `max_nodes`"
+            ),
+            Warning::LinkRefused { peer, reason } => {
+                let peer = peer.map(|peer| peer.0);
+                tracing::warn!(peer, "a link was refused: {reason}");
+            }
+            Warning::Unacknowledged { node, frames, .. } => tracing::warn!(
+                node = node.0,
+                frames,
+                "a node ended with messages that it had not acknowledged; they were perhaps delivered"
+            ),
+            other => tracing::warn!("{other:?}"),
+        }
+    }
+
+    fn type_name(&self, ty: Option<TypeIndex>) -> &'static str {
+        let host = ty.and_then(|ty| self.hosts.get(usize::from(ty.0))?.as_ref());
+        host.map_or("?", |host| host.name())
+    }
+}
+
+fn ask_error(reason: RejectReason) -> AskError {
+    match reason {
+        RejectReason::BufferFull => AskError::BufferFull,
+        RejectReason::Stopped => AskError::Stopped,
+        RejectReason::PerhapsDelivered => AskError::PerhapsDelivered,
+        reason => AskError::Undelivered(reason),
+    }
+}

@@ -1,0 +1,296 @@
+//! Connections: a task that reads for each, and writing, which the driver does itself.
+
+use core::mem;
+use core::pin::Pin;
+use core::task::{Context, Poll};
+use core::time::Duration;
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes, BytesMut};
+use shard_proto::node::{LinkId, Node as Core};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
+
+use crate::body::Body;
+use crate::shared::{Input, NodeShared};
+use crate::transport::Connection;
+
+use super::NetEvent;
+
+/// Read at once, at most.
+const CHUNK: usize = 256 * 1024;
+/// What is left of a chunk below this is not read into any more.
+const SCRAP: usize = 16 * 1024;
+/// Chunks of a connection that wait for the driver.
+const AHEAD: usize = 2;
+/// Bytes taken from the core before they are written.
+const WRITE: usize = 256 * 1024;
+/// Slices written at once.
+const SLICES: usize = 64;
+/// How long a connection is written to that is to be closed.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// A connection. Never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ConnId(u64);
+
+pub(super) struct Conn {
+    pub(super) link: LinkId,
+    pub(super) peer: String,
+    /// Read and not taken: a part of a frame.
+    pub(super) unread: BytesMut,
+    ahead: Arc<Semaphore>,
+    reader: AbortHandle,
+    out: Out,
+}
+
+struct Out {
+    writer: Box<dyn AsyncWrite + Send + Unpin>,
+    chunks: VecDeque<Bytes>,
+    bytes: usize,
+}
+
+impl Drop for Conn {
+    fn drop(&mut self) {
+        self.reader.abort();
+    }
+}
+
+impl Conn {
+    /// A chunk was dealt with: read the next.
+    pub(super) fn more(&self) {
+        self.ahead.add_permits(1);
+    }
+}
+
+pub(super) struct Links {
+    shared: Arc<NodeShared>,
+    next: u64,
+    conns: HashMap<ConnId, Conn, foldhash::fast::RandomState>,
+    by_link: HashMap<LinkId, ConnId, foldhash::fast::RandomState>,
+    /// Their peers read too slowly.
+    blocked: Vec<ConnId>,
+    unblocked: Vec<ConnId>,
+}
+
+impl Links {
+    pub(super) fn new(shared: Arc<NodeShared>) -> Self {
+        Self {
+            shared,
+            next: 0,
+            conns: HashMap::default(),
+            by_link: HashMap::default(),
+            blocked: Vec::new(),
+            unblocked: Vec::new(),
+        }
+    }
+
+    pub(super) fn add(&mut self, link: LinkId, connection: Connection) {
+        let id = ConnId(self.next);
+        self.next += 1;
+        let ahead = Arc::new(Semaphore::new(AHEAD));
+        let read = read(
+            connection.reader,
+            id,
+            Arc::clone(&ahead),
+            Arc::clone(&self.shared),
+        );
+        let conn = Conn {
+            link,
+            peer: connection.peer,
+            unread: BytesMut::new(),
+            ahead,
+            reader: tokio::spawn(read).abort_handle(),
+            out: Out {
+                writer: connection.writer,
+                chunks: VecDeque::new(),
+                bytes: 0,
+            },
+        };
+        self.conns.insert(id, conn);
+        self.by_link.insert(link, id);
+    }
+
+    pub(super) fn get(&mut self, id: ConnId) -> Option<&mut Conn> {
+        self.conns.get_mut(&id)
+    }
+
+    pub(super) fn remove(&mut self, id: ConnId) -> Option<Conn> {
+        let conn = self.conns.remove(&id)?;
+        self.by_link.remove(&conn.link);
+        Some(conn)
+    }
+
+    /// Writes what there is, in the background, then closes.
+    pub(super) fn close(&mut self, link: LinkId, core: &mut Core<Body>) {
+        let id = self.by_link.get(&link).copied();
+        let Some(mut conn) = id.and_then(|id| self.remove(id)) else {
+            return;
+        };
+        while let Some(chunk) = core.poll_transmit(link) {
+            conn.out.chunks.push_back(chunk);
+        }
+        tokio::spawn(async move {
+            let _ = tokio::time::timeout(CLOSING, conn.out.finish()).await;
+            drop(conn);
+        });
+    }
+
+    pub(super) fn peer(&self, link: LinkId) -> &str {
+        let conn = self.by_link.get(&link).and_then(|id| self.conns.get(id));
+        conn.map_or("?", |conn| &conn.peer)
+    }
+
+    /// Writes to a link as much as it takes.
+    pub(super) fn write(&mut self, link: LinkId, core: &mut Core<Body>, cx: &mut Context<'_>) {
+        let Some(id) = self.by_link.get(&link).copied() else {
+            return;
+        };
+        if !self.blocked.contains(&id) {
+            self.write_to(id, core, cx);
+        }
+    }
+
+    fn write_to(&mut self, id: ConnId, core: &mut Core<Body>, cx: &mut Context<'_>) {
+        let Some(conn) = self.conns.get_mut(&id) else {
+            return;
+        };
+        loop {
+            let mut more = true;
+            while more && conn.out.bytes < WRITE {
+                match core.poll_transmit(conn.link) {
+                    Some(chunk) => {
+                        conn.out.bytes += chunk.len();
+                        conn.out.chunks.push_back(chunk);
+                    }
+                    None => more = false,
+                }
+            }
+            match conn.out.poll_write(cx) {
+                Poll::Ready(Ok(())) if more => {}
+                Poll::Ready(Ok(())) => return,
+                Poll::Pending => {
+                    self.blocked.push(id);
+                    return;
+                }
+                Poll::Ready(Err(error)) => {
+                    let closed = NetEvent::Closed(id, Some(error));
+                    let _ = self.shared.inbox.push(Input::Net(closed), usize::MAX);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Goes on writing where there was no room. Whether the driver should have a turn.
+    pub(super) fn poll_blocked(&mut self, cx: &mut Context<'_>) -> bool {
+        let Self {
+            conns,
+            blocked,
+            unblocked,
+            ..
+        } = self;
+        blocked.retain(|id| {
+            let pending = conns
+                .get_mut(id)
+                .is_some_and(|conn| conn.out.poll_write(cx).is_pending());
+            if !pending {
+                unblocked.push(*id);
+            }
+            pending
+        });
+        !unblocked.is_empty()
+    }
+
+    pub(super) fn write_unblocked(&mut self, core: &mut Core<Body>, cx: &mut Context<'_>) {
+        for id in mem::take(&mut self.unblocked) {
+            self.write_to(id, core, cx);
+        }
+    }
+
+    /// Writes everything and closes, for the end of the node.
+    pub(super) async fn finish(&mut self, core: &mut Core<Body>) {
+        self.by_link.clear();
+        let mut closing: Vec<_> = self.conns.drain().map(|(_, conn)| conn).collect();
+        for conn in &mut closing {
+            while let Some(chunk) = core.poll_transmit(conn.link) {
+                conn.out.chunks.push_back(chunk);
+            }
+        }
+        let _ = tokio::time::timeout(CLOSING, async {
+            for conn in &mut closing {
+                let _ = conn.out.finish().await;
+            }
+        })
+        .await;
+    }
+}
+
+impl Out {
+    /// Ready when all is written.
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.chunks.is_empty() {
+            let mut slices = [IoSlice::new(&[]); SLICES];
+            let mut count = 0;
+            for (slice, chunk) in slices.iter_mut().zip(&self.chunks) {
+                *slice = IoSlice::new(chunk);
+                count += 1;
+            }
+            let writer = Pin::new(&mut *self.writer);
+            let mut written = match writer.poll_write_vectored(cx, &slices[..count]) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(written)) => written,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => return Poll::Pending,
+            };
+            self.bytes = self.bytes.saturating_sub(written);
+            while let Some(chunk) = self.chunks.front_mut().filter(|_| written > 0) {
+                if written < chunk.len() {
+                    chunk.advance(written);
+                    break;
+                }
+                written -= chunk.len();
+                self.chunks.pop_front();
+            }
+        }
+        Pin::new(&mut *self.writer).poll_flush(cx)
+    }
+
+    async fn finish(&mut self) -> io::Result<()> {
+        core::future::poll_fn(|cx| self.poll_write(cx)).await?;
+        core::future::poll_fn(|cx| Pin::new(&mut *self.writer).poll_shutdown(cx)).await
+    }
+}
+
+/// Reads until the connection ends.
+async fn read(
+    mut reader: Box<dyn AsyncRead + Send + Unpin>,
+    id: ConnId,
+    ahead: Arc<Semaphore>,
+    shared: Arc<NodeShared>,
+) {
+    let mut buffer = BytesMut::new();
+    let error = loop {
+        if let Ok(permit) = ahead.acquire().await {
+            permit.forget();
+        }
+        if buffer.capacity() < SCRAP {
+            buffer.reserve(CHUNK);
+        }
+        match reader.read_buf(&mut buffer).await {
+            Ok(0) => break None,
+            Ok(_) => {
+                let chunk = NetEvent::Read(id, buffer.split());
+                if shared.inbox.push(Input::Net(chunk), usize::MAX).is_err() {
+                    return;
+                }
+            }
+            Err(error) => break Some(error),
+        }
+    };
+    let closed = NetEvent::Closed(id, error);
+    let _ = shared.inbox.push(Input::Net(closed), usize::MAX);
+}

@@ -1,0 +1,310 @@
+//! The one task that owns the core: takes the time once per turn, does what is due, then what came in, then writes
+//! once to every link that has something. It decides nothing of the protocol.
+
+mod apply;
+mod commands;
+mod links;
+
+use core::future::poll_fn;
+use core::mem;
+use core::pin::pin;
+use core::task::{Context, Poll};
+use core::time::Duration;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+
+use shard_proto::membership::MemberChange;
+use shard_proto::node::{AddTypeError, DialId, Node as Core, Strategy, TypeConfig, TypeIndex};
+use shard_proto::{Epoch, Instant, ShardId, earliest};
+use tokio::sync::oneshot;
+
+use crate::ask::Asks;
+use crate::body::Body;
+use crate::error::LeaveError;
+use crate::host::{Host, Rest};
+use crate::shared::{Input, NodeShared, lock};
+use crate::transport::{Connection, Transport};
+pub(crate) use links::ConnId;
+use links::Links;
+
+/// What a handle wants of the driver.
+pub(crate) enum Command {
+    AddType {
+        config: TypeConfig,
+        strategy: Strategy,
+        make: MakeHost,
+    },
+    Member(MemberChange, Option<String>),
+    Leave(oneshot::Sender<Result<(), LeaveError>>),
+    /// `None`: the last handle is gone.
+    Shutdown(Option<oneshot::Sender<()>>),
+}
+
+/// Makes the host of a type once its index is known, and tells whoever waits.
+pub(crate) type MakeHost =
+    Box<dyn FnOnce(Result<TypeIndex, AddTypeError>) -> Option<Box<dyn Host>> + Send>;
+
+/// What happens on connections.
+pub(crate) enum NetEvent {
+    Accepted(Connection),
+    Dialed(DialId, String, io::Result<Connection>),
+    Read(ConnId, bytes::BytesMut),
+    Closed(ConnId, Option<io::Error>),
+}
+
+/// How far the end is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Running,
+    /// `leave` was called.
+    Leaving,
+    /// `shutdown` was called: entities stop.
+    Stopping {
+        give_up: Instant,
+    },
+    /// They have stopped: the others are told.
+    Parting {
+        give_up: Instant,
+    },
+    /// Nothing left but to write what the links still have.
+    Ended,
+}
+
+pub(crate) struct Driver {
+    core: Core<Body>,
+    /// The time of this turn.
+    now: Instant,
+    shared: Arc<NodeShared>,
+    transport: Arc<dyn Transport>,
+    /// By [`TypeIndex`].
+    hosts: Vec<Option<Box<dyn Host>>>,
+    asks: Asks,
+    links: Links,
+    /// Shards that run here.
+    hosted: usize,
+    /// When to abort the entities of stopping shards; `true`: they were, and are given up next.
+    aborts: BTreeMap<(Instant, TypeIndex, ShardId), (Epoch, bool)>,
+    /// Messages of one shard that left the long way in a row.
+    settling: Option<(TypeIndex, ShardId, u32)>,
+    rest: Rest,
+    failed_dials: HashMap<String, u32>,
+    phase: Phase,
+    leavers: Vec<oneshot::Sender<Result<(), LeaveError>>>,
+    stoppers: Vec<oneshot::Sender<()>>,
+    left: bool,
+}
+
+/// How long entities have to stop in `shutdown`, and how long the others are told about it.
+const STOP: Duration = Duration::from_secs(8);
+const PART: Duration = Duration::from_secs(2);
+/// How long an aborted entity has until it is given up: it blocks its thread.
+const ABORTED: Duration = Duration::from_millis(100);
+
+impl Driver {
+    pub(crate) fn new(
+        core: Core<Body>,
+        shared: Arc<NodeShared>,
+        transport: Arc<dyn Transport>,
+    ) -> Self {
+        Self {
+            core,
+            now: shared.clock.now(),
+            links: Links::new(Arc::clone(&shared)),
+            shared,
+            transport,
+            hosts: Vec::new(),
+            asks: Asks::default(),
+            hosted: 0,
+            aborts: BTreeMap::new(),
+            settling: None,
+            rest: Vec::new(),
+            failed_dials: HashMap::new(),
+            phase: Phase::Running,
+            leavers: Vec::new(),
+            stoppers: Vec::new(),
+            left: false,
+        }
+    }
+
+    pub(crate) async fn run(mut self) {
+        let shared = Arc::clone(&self.shared);
+        let mut batch = VecDeque::new();
+        let mut sleep = pin!(tokio::time::sleep(Duration::ZERO));
+        let mut armed = None;
+        loop {
+            shared.inbox.take(&mut batch);
+            poll_fn(|cx| {
+                self.turn(&mut batch, cx);
+                Poll::Ready(())
+            })
+            .await;
+            if self.phase == Phase::Ended {
+                break;
+            }
+            let deadline = self.deadline();
+            if deadline != armed {
+                armed = deadline;
+                if let Some(deadline) = deadline {
+                    let after = deadline.since(shared.clock.now());
+                    sleep
+                        .as_mut()
+                        .reset(tokio::time::Instant::now() + after.min(LONGEST));
+                }
+            }
+            poll_fn(|cx| {
+                let input = shared.inbox.poll_ready(cx).is_ready();
+                let due = armed.is_some() && sleep.as_mut().poll(cx).is_ready();
+                if due {
+                    armed = None;
+                }
+                if self.links.poll_blocked(cx) || input || due {
+                    Poll::Ready(())
+                } else {
+                    Poll::Pending
+                }
+            })
+            .await;
+            // Whoever is ready to run may have something for this turn: one write then carries it all.
+            yield_once().await;
+        }
+        self.end(batch).await;
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let abort = self.aborts.keys().next().map(|(at, ..)| *at);
+        let give_up = match self.phase {
+            Phase::Stopping { give_up } | Phase::Parting { give_up } => Some(give_up),
+            _ => None,
+        };
+        earliest(earliest(self.core.poll_timeout(), abort), give_up)
+    }
+
+    /// One turn: what is due first, so that no flood of input delays it.
+    fn turn(&mut self, batch: &mut VecDeque<Input>, cx: &mut Context<'_>) {
+        self.now = self.shared.clock.now();
+        self.expire();
+        for input in batch.drain(..) {
+            self.input(input);
+            self.commands();
+        }
+        self.settle_all();
+        self.advance();
+        while let Some(link) = self.core.links_to_flush() {
+            self.links.write(link, &mut self.core, cx);
+        }
+        self.links.write_unblocked(&mut self.core, cx);
+        for host in self.hosts.iter().flatten() {
+            host.wake_waiters();
+        }
+        *lock(&self.shared.stats) = *self.core.stats();
+    }
+
+    fn expire(&mut self) {
+        /// Batches per turn; the core leaves a due deadline if there is more.
+        const BATCHES: usize = 64;
+        for _ in 0..BATCHES {
+            if self.core.poll_timeout().is_none_or(|at| at > self.now) {
+                break;
+            }
+            self.core.handle_timeout(self.now);
+            self.commands();
+        }
+        self.commands();
+        while let Some(entry) = self.aborts.first_entry() {
+            let (at, ty, shard) = *entry.key();
+            if at > self.now {
+                break;
+            }
+            let (epoch, aborted) = entry.remove();
+            self.abort(ty, shard, epoch, aborted);
+            self.commands();
+        }
+    }
+
+    /// Goes on with the end of the node.
+    fn advance(&mut self) {
+        if let Phase::Stopping { give_up } = self.phase
+            && (self.hosted == 0 || give_up <= self.now)
+        {
+            // Nothing is left to hand over: this only tells the others.
+            self.core.leave(self.now);
+            self.phase = Phase::Parting {
+                give_up: self.now.after(PART),
+            };
+            self.commands();
+        }
+        if let Phase::Parting { give_up } = self.phase
+            && give_up <= self.now
+        {
+            self.phase = Phase::Ended;
+        }
+    }
+
+    fn host(&mut self, ty: TypeIndex) -> Option<&mut Box<dyn Host>> {
+        self.hosts.get_mut(usize::from(ty.0))?.as_mut()
+    }
+
+    /// A message of this node left the long way. Counted together with those before it, if they are of one shard.
+    fn settle(&mut self, ty: TypeIndex, shard: ShardId) {
+        match &mut self.settling {
+            Some((last, same, count)) if *last == ty && *same == shard => *count += 1,
+            _ => {
+                self.settle_all();
+                self.settling = Some((ty, shard, 1));
+            }
+        }
+    }
+
+    fn settle_all(&mut self) {
+        if let Some((ty, shard, count)) = self.settling.take()
+            && let Some(gate) = self.host(ty).and_then(|host| host.gate(shard))
+        {
+            gate.settle(count);
+        }
+    }
+
+    /// Closes everything. What waits is told.
+    async fn end(mut self, mut batch: VecDeque<Input>) {
+        self.links.finish(&mut self.core).await;
+        self.shared.end();
+        for host in self.hosts.iter_mut().flatten() {
+            host.end();
+        }
+        batch.append(&mut self.shared.inbox.take_rest());
+        for input in batch {
+            self.discard(input);
+        }
+        self.settle_all();
+        self.asks.fail_all();
+        self.shared.reports.end();
+        *lock(&self.shared.stats) = *self.core.stats();
+        for leaver in mem::take(&mut self.leavers) {
+            let _ = leaver.send(if self.left {
+                Ok(())
+            } else {
+                Err(LeaveError::Stopped)
+            });
+        }
+        for stopper in mem::take(&mut self.stoppers) {
+            let _ = stopper.send(());
+        }
+    }
+}
+
+/// As long as a timer is ever set.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// Lets every task run that is ready now.
+async fn yield_once() {
+    let mut yielded = false;
+    poll_fn(|cx| {
+        if mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        // Woken while it runs, a task goes behind those that are ready.
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}

@@ -1,0 +1,257 @@
+//! Entities: what an application implements, and what it is given.
+
+use core::fmt;
+use core::mem;
+use std::sync::Arc;
+
+use shard_proto::node::{REPLY_ANSWER, REPLY_FAILED, REPLY_NONE, REPLY_REFUSED};
+use shard_proto::{Epoch, ShardId};
+
+use crate::body::Encoded;
+use crate::entity_ref::EntityRef;
+use crate::error::AskError;
+use crate::message::Message;
+use crate::shared::{Caller, Input, NodeShared, Seat};
+
+/// An error of the application's.
+pub type BoxError = Box<dyn core::error::Error + Send + Sync>;
+
+/// A thing with an id and state, of which exactly one instance runs in the cluster.
+///
+/// It is made when the first message for its id arrives, on the node that is the home of its shard, and runs in a task
+/// of its own, which handles one message at a time. It is stopped when its shard moves, and made again at the new home
+/// by the next message.
+///
+/// ```
+/// use shard_tokio::{Context, Entity};
+///
+/// struct Counter(u64);
+///
+/// impl Entity for Counter {
+///     const TYPE: &'static str = "counter";
+///     type Message = u64;
+///     type Reply = u64;
+///
+///     fn create(_id: &str) -> Self {
+///         Self(0)
+///     }
+///
+///     async fn handle(&mut self, add: u64, cx: &mut Context<'_, Self>) {
+///         self.0 += add;
+///         cx.reply(self.0);
+///     }
+/// }
+/// ```
+pub trait Entity: Sized + Send + 'static {
+    /// Name of the type, the same on all nodes; at most 64 bytes.
+    const TYPE: &'static str;
+    /// What it is sent.
+    type Message: Message;
+    /// What it answers.
+    type Reply: Message;
+
+    /// Makes the entity. To give it what it needs from its surroundings (a pool of connections, say), hand a closure
+    /// to [`EntityTypeBuilder::factory`](crate::EntityTypeBuilder::factory) instead.
+    fn create(id: &str) -> Self;
+
+    /// Runs before the first message: load the state. If it fails or panics, the entity is made again after a pause
+    /// that doubles up to ten seconds; its messages wait.
+    fn started(
+        &mut self,
+        cx: &mut Context<'_, Self>,
+    ) -> impl Future<Output = Result<(), BoxError>> + Send {
+        let _ = cx;
+        async { Ok(()) }
+    }
+
+    /// Handles a message. If it panics, the message is reported as undelivered, its asker is told, and the entity is
+    /// made again after a pause; the messages behind it wait.
+    fn handle(
+        &mut self,
+        message: Self::Message,
+        cx: &mut Context<'_, Self>,
+    ) -> impl Future<Output = ()> + Send;
+
+    /// Runs before the entity goes because its shard moves or its node stops: save the state. It has until 80 % of the
+    /// drain time; then it is aborted.
+    fn stopped(&mut self, cx: &mut Context<'_, Self>) -> impl Future<Output = ()> + Send {
+        let _ = cx;
+        async {}
+    }
+}
+
+/// Where an entity is, and who asked it.
+pub struct Context<'a, E: Entity> {
+    seat: &'a Seat<E>,
+    caller: Caller<E::Reply>,
+    /// What an asker is told that gets no answer.
+    otherwise: u8,
+}
+
+impl<'a, E: Entity> Context<'a, E> {
+    pub(crate) const fn new(seat: &'a Seat<E>, caller: Caller<E::Reply>) -> Self {
+        Self {
+            seat,
+            caller,
+            otherwise: REPLY_FAILED,
+        }
+    }
+
+    /// The message was handled to the end.
+    pub(crate) fn handled(mut self) {
+        self.otherwise = REPLY_NONE;
+    }
+
+    /// The message could not be handed over.
+    pub(crate) fn refuse(mut self) {
+        self.otherwise = REPLY_REFUSED;
+    }
+
+    /// The entity's id.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.seat.id
+    }
+
+    /// Its shard.
+    #[must_use]
+    pub fn shard(&self) -> ShardId {
+        self.seat.shard
+    }
+
+    /// The fencing token: the shard's allocation. A store that refuses a lower one than it has seen cannot be written
+    /// to by a former home.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.seat.epoch
+    }
+
+    /// Another entity of the same type.
+    #[must_use]
+    pub fn entity(&self, id: &str) -> EntityRef<E> {
+        EntityRef::new(Arc::clone(&self.seat.shared), id)
+    }
+
+    /// Whether somebody waits for an answer to the message being handled.
+    #[must_use]
+    pub const fn is_ask(&self) -> bool {
+        matches!(self.caller, Caller::Ask(_) | Caller::NodeAsk(_))
+    }
+
+    /// Answers the message being handled. A second answer, or one to a tell, goes nowhere.
+    pub fn reply(&mut self, reply: E::Reply) {
+        let caller = mem::replace(&mut self.caller, Caller::Tell);
+        answer(caller, reply, &self.seat.shared.node);
+    }
+
+    /// Takes the right to answer out of here, to use it later or elsewhere. `None` if nobody waits.
+    pub fn take_reply(&mut self) -> Option<ReplySlot<E::Reply>> {
+        if !self.is_ask() {
+            return None;
+        }
+        Some(ReplySlot {
+            caller: mem::replace(&mut self.caller, Caller::Tell),
+            node: Arc::clone(&self.seat.shared.node),
+        })
+    }
+}
+
+impl<E: Entity> Drop for Context<'_, E> {
+    fn drop(&mut self) {
+        if self.is_ask() {
+            let caller = mem::replace(&mut self.caller, Caller::Tell);
+            refuse(caller, self.otherwise, &self.seat.shared.node);
+        }
+    }
+}
+
+impl<E: Entity> fmt::Debug for Context<'_, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("type", &E::TYPE)
+            .field("id", &self.seat.id)
+            .field("shard", &self.seat.shard)
+            .field("epoch", &self.seat.epoch)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The right to answer an ask. Dropped without an answer, it tells the asker that there is none.
+pub struct ReplySlot<R: Message> {
+    caller: Caller<R>,
+    node: Arc<NodeShared>,
+}
+
+impl<R: Message> ReplySlot<R> {
+    /// Answers.
+    pub fn reply(mut self, reply: R) {
+        let caller = mem::replace(&mut self.caller, Caller::Tell);
+        answer(caller, reply, &self.node);
+    }
+}
+
+impl<R: Message> Drop for ReplySlot<R> {
+    fn drop(&mut self) {
+        let caller = mem::replace(&mut self.caller, Caller::Tell);
+        refuse(caller, REPLY_NONE, &self.node);
+    }
+}
+
+impl<R: Message> fmt::Debug for ReplySlot<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReplySlot").finish_non_exhaustive()
+    }
+}
+
+fn answer<R: Message>(caller: Caller<R>, reply: R, node: &NodeShared) {
+    match caller {
+        Caller::Ask(responder) => responder.answer(reply),
+        Caller::NodeAsk(to) => {
+            let (status, payload) = match Encoded::new(&reply) {
+                Ok(payload) => (REPLY_ANSWER, payload),
+                Err(error) => {
+                    tracing::warn!(%error, "an answer cannot be encoded");
+                    (REPLY_REFUSED, Encoded::EMPTY)
+                }
+            };
+            send_reply(
+                node,
+                Input::Reply {
+                    to,
+                    status,
+                    payload,
+                },
+            );
+        }
+        Caller::Tell | Caller::Node(_) => {}
+    }
+}
+
+pub(crate) fn refuse<R>(caller: Caller<R>, status: u8, node: &NodeShared) {
+    match caller {
+        Caller::Ask(responder) => responder.fail(status_error(status)),
+        Caller::NodeAsk(to) => send_reply(
+            node,
+            Input::Reply {
+                to,
+                status,
+                payload: Encoded::EMPTY,
+            },
+        ),
+        Caller::Tell | Caller::Node(_) => {}
+    }
+}
+
+fn send_reply(node: &NodeShared, reply: Input) {
+    // A stopped driver answers nobody.
+    let _ = node.inbox.push(reply, usize::MAX);
+}
+
+/// What an asker is told about a reply without an answer.
+pub(crate) const fn status_error(status: u8) -> AskError {
+    match status {
+        REPLY_NONE => AskError::NoReply,
+        REPLY_FAILED => AskError::EntityFailed,
+        _ => AskError::Refused,
+    }
+}

@@ -1,0 +1,385 @@
+//! A reference to an entity: tell, ask, and the two ways a message can go.
+
+use core::fmt;
+use core::future::poll_fn;
+use core::str;
+use core::task::{Context, Poll, ready};
+use core::time::Duration;
+use std::sync::{Arc, OnceLock};
+
+use shard_proto::ShardId;
+use shard_proto::node::EntityKey;
+
+use crate::body::{Body, Encoded};
+use crate::entity::Entity;
+use crate::error::{AskError, TellError};
+use crate::gate::Way;
+use crate::queue::PushError;
+use crate::shared::{Caller, INBOX, Inbound, Input, Item, Mailbox, TypeShared};
+
+/// A reference to an entity, wherever it lives. Cheap to make and to clone.
+///
+/// Messages that one caller sends to one entity, each after the one before was accepted, are handled in that order,
+/// also while the entity moves from node to node.
+pub struct EntityRef<E: Entity> {
+    shared: Arc<TypeShared<E>>,
+    key: EntityKey,
+    shard: ShardId,
+    /// The mailbox that was found last, while it is any good.
+    mailbox: OnceLock<Arc<Mailbox<E>>>,
+}
+
+/// A message on its way out.
+struct Outgoing<E: Entity> {
+    message: E::Message,
+    caller: Caller<E::Reply>,
+}
+
+/// Why a message is not on its way yet.
+enum Held<E: Entity> {
+    /// The mailbox is full.
+    Mailbox(Outgoing<E>, Arc<Mailbox<E>>),
+    /// The entity runs here, but messages of its shard are on the long way, which must get there first.
+    Pending(Outgoing<E>, Arc<Mailbox<E>>),
+    /// It has to take the long way.
+    Long(Outgoing<E>),
+    /// Too many messages are on the long way.
+    Crowded(Outgoing<E>),
+}
+
+impl<E: Entity> EntityRef<E> {
+    pub(crate) fn new(shared: Arc<TypeShared<E>>, id: &str) -> Self {
+        let shard = shared.shard(id.as_bytes());
+        Self {
+            shared,
+            key: EntityKey::from(id),
+            shard,
+            mailbox: OnceLock::new(),
+        }
+    }
+
+    /// The entity's id.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        str::from_utf8(self.key.as_bytes()).unwrap_or_default()
+    }
+
+    /// Its shard.
+    #[must_use]
+    pub const fn shard(&self) -> ShardId {
+        self.shard
+    }
+
+    /// Sends a message. Returns when it is in the entity's mailbox, or accepted for sending on; waits while the mailbox
+    /// or the way is full. A message that is lost afterwards is reported by
+    /// [`Node::undelivered`](crate::Node::undelivered).
+    ///
+    /// # Errors
+    /// [`TellError`]; the message was not sent.
+    pub async fn tell(&self, message: impl Into<E::Message>) -> Result<(), TellError<E::Message>> {
+        let outgoing = Outgoing {
+            message: message.into(),
+            caller: Caller::Tell,
+        };
+        self.send(outgoing).await
+    }
+
+    /// Sends a message without waiting for room.
+    ///
+    /// # Errors
+    /// [`TellError`]; the message was not sent.
+    pub fn try_tell(&self, message: impl Into<E::Message>) -> Result<(), TellError<E::Message>> {
+        let outgoing = Outgoing {
+            message: message.into(),
+            caller: Caller::Tell,
+        };
+        match self.short(outgoing) {
+            Ok(()) => Ok(()),
+            Err(Held::Mailbox(back, _)) => Err(TellError::Busy(back.message)),
+            Err(Held::Pending(back, _) | Held::Long(back) | Held::Crowded(back)) => {
+                match self.long(None, back)? {
+                    None => Ok(()),
+                    Some(back) => Err(TellError::Busy(back.message)),
+                }
+            }
+        }
+    }
+
+    /// Sends a message and waits for the answer, for at most the type's
+    /// [`ask_timeout`](crate::EntityTypeBuilder::ask_timeout). Dropping the future abandons the answer, not the message.
+    ///
+    /// # Errors
+    /// [`AskError`] says whether the message may have been handled.
+    pub async fn ask(&self, message: impl Into<E::Message>) -> Result<E::Reply, AskError> {
+        self.ask_for(message, self.shared.limits.ask_timeout).await
+    }
+
+    /// As [`EntityRef::ask`], with a time of its own. Deadlines are looked at every 25 ms.
+    ///
+    /// # Errors
+    /// [`AskError`] says whether the message may have been handled.
+    pub async fn ask_for(
+        &self,
+        message: impl Into<E::Message>,
+        timeout: Duration,
+    ) -> Result<E::Reply, AskError> {
+        let deadline = self.shared.node.deadline(timeout);
+        let (mut answer, responder) = self.shared.pool.wait(deadline);
+        let outgoing = Outgoing {
+            message: message.into(),
+            caller: Caller::Ask(responder),
+        };
+        let mut send = core::pin::pin!(self.send(outgoing));
+        let mut sent = false;
+        poll_fn(|cx| {
+            if !sent {
+                match send.as_mut().poll(cx) {
+                    Poll::Ready(Ok(())) => sent = true,
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
+                    Poll::Pending => {}
+                }
+            }
+            // Also while it waits for room: the deadline counts from the call.
+            core::pin::Pin::new(&mut answer).poll(cx)
+        })
+        .await
+    }
+
+    #[inline]
+    async fn send(&self, outgoing: Outgoing<E>) -> Result<(), TellError<E::Message>> {
+        poll_fn(|cx| {
+            let coop = ready!(tokio::task::coop::poll_proceed(cx));
+            coop.made_progress();
+            Poll::Ready(())
+        })
+        .await;
+        match self.short(outgoing) {
+            Ok(()) => Ok(()),
+            Err(held) => self.send_held(held).await,
+        }
+    }
+
+    /// The short way, straight into the mailbox.
+    #[inline]
+    fn short(&self, mut outgoing: Outgoing<E>) -> Result<(), Held<E>> {
+        let gate = self.shared.gate(self.shard);
+        if let Some(mailbox) = self.mailbox.get()
+            && gate.is_free(mailbox.opening)
+        {
+            match self.push(mailbox, outgoing) {
+                Ok(()) => return Ok(()),
+                Err(PushError::Full(back)) => return Err(Held::Mailbox(back, mailbox.clone())),
+                Err(PushError::Closed(back)) => outgoing = back,
+            }
+        }
+        self.look_up(outgoing)
+    }
+
+    fn look_up(&self, outgoing: Outgoing<E>) -> Result<(), Held<E>> {
+        let gate = self.shared.gate(self.shard);
+        if gate.way() != Way::Open {
+            return Err(Held::Long(outgoing));
+        }
+        let found = self.shared.directory.pin().get(&self.key).cloned();
+        let Some(mailbox) = found else {
+            return Err(Held::Long(outgoing));
+        };
+        if !gate.is_free(mailbox.opening) {
+            return Err(Held::Pending(outgoing, mailbox));
+        }
+        match self.push(&mailbox, outgoing) {
+            Ok(()) => {
+                let _ = self.mailbox.set(mailbox);
+                Ok(())
+            }
+            Err(PushError::Full(back)) => Err(Held::Mailbox(back, mailbox)),
+            Err(PushError::Closed(back)) => Err(Held::Long(back)),
+        }
+    }
+
+    #[inline]
+    fn push(&self, mailbox: &Mailbox<E>, out: Outgoing<E>) -> Result<(), PushError<Outgoing<E>>> {
+        let item = Item {
+            message: Inbound::Value(out.message),
+            caller: out.caller,
+        };
+        mailbox
+            .queue
+            .push(item, self.shared.limits.mailbox)
+            .map_err(|error| match error {
+                PushError::Full(item) => PushError::Full(Outgoing::from(item)),
+                PushError::Closed(item) => PushError::Closed(Outgoing::from(item)),
+            })
+    }
+
+    async fn send_held(&self, held: Held<E>) -> Result<(), TellError<E::Message>> {
+        let mut held = Some(held);
+        let mut patience = 2;
+        poll_fn(|cx| {
+            loop {
+                held = match held.take() {
+                    None => return Poll::Ready(Ok(())),
+                    Some(Held::Mailbox(outgoing, mailbox)) => {
+                        let room = mailbox.queue.poll_room(cx, self.shared.limits.mailbox);
+                        if room.is_pending() {
+                            held = Some(Held::Mailbox(outgoing, mailbox));
+                            return Poll::Pending;
+                        }
+                        self.short(outgoing).err()
+                    }
+                    Some(Held::Pending(outgoing, _)) if patience > 0 => {
+                        patience -= 1;
+                        self.shared.waiters.register(cx);
+                        let free = self.short(outgoing);
+                        if matches!(free, Err(Held::Pending(..))) {
+                            held = free.err();
+                            return Poll::Pending;
+                        }
+                        free.err()
+                    }
+                    Some(Held::Pending(outgoing, mailbox)) => {
+                        // There is always something on the long way: join it, but not past a full mailbox.
+                        let room = mailbox.queue.poll_room(cx, self.shared.limits.mailbox);
+                        if room.is_pending() {
+                            held = Some(Held::Pending(outgoing, mailbox));
+                            return Poll::Pending;
+                        }
+                        Some(Held::Long(outgoing))
+                    }
+                    Some(Held::Long(outgoing)) => match self.long(Some(cx), outgoing) {
+                        Ok(None) => None,
+                        Ok(Some(outgoing)) => {
+                            held = Some(Held::Crowded(outgoing));
+                            return Poll::Pending;
+                        }
+                        Err(error) => return Poll::Ready(Err(error)),
+                    },
+                    Some(Held::Crowded(outgoing)) => self.short(outgoing).err(),
+                };
+            }
+        })
+        .await
+    }
+
+    /// The long way, through the driver. `Some`: there is no room; the caller is registered to be woken.
+    fn long(
+        &self,
+        mut cx: Option<&mut Context<'_>>,
+        outgoing: Outgoing<E>,
+    ) -> Result<Option<Outgoing<E>>, TellError<E::Message>> {
+        let shared = &*self.shared;
+        let gate = shared.gate(self.shard);
+        let way = match gate.enter(|way| shared.limits.pending(way)) {
+            Ok(way) => way,
+            Err(Way::Closed) => return Err(TellError::BufferFull(outgoing.message)),
+            Err(_) => {
+                if let Some(cx) = cx {
+                    shared.waiters.register(cx);
+                    if gate.pending() < shared.limits.pending(gate.way()) {
+                        cx.waker().wake_by_ref();
+                    }
+                }
+                return Ok(Some(outgoing));
+            }
+        };
+        let Outgoing { message, caller } = outgoing;
+        let (body, message) = if way == Way::Remote {
+            match self.encode(&message) {
+                Ok(encoded) => (Body::Encoded(encoded), Some(message)),
+                Err(error) => {
+                    gate.settle(1);
+                    return Err(error);
+                }
+            }
+        } else {
+            (Body::value(message), None)
+        };
+        let ask = match caller {
+            Caller::Ask(responder) => responder.erase(),
+            _ => None,
+        };
+        let input = Input::Send {
+            ty: shared.index,
+            shard: self.shard,
+            id: self.key.clone(),
+            body,
+            ask,
+        };
+        let pushed = match &mut cx {
+            Some(cx) => shared.node.inbox.poll_push(cx, input, INBOX),
+            None => shared.node.inbox.push(input, INBOX),
+        };
+        let (input, closed) = match pushed {
+            Ok(()) => return Ok(None),
+            Err(PushError::Full(input)) => (input, false),
+            Err(PushError::Closed(input)) => (input, true),
+        };
+        gate.settle(1);
+        let Input::Send { body, ask, .. } = input else {
+            return Ok(None);
+        };
+        let message = message.or_else(|| match body {
+            Body::Value(value) => value.into_any().downcast().ok().map(|message| *message),
+            Body::Encoded(_) => None,
+        });
+        let Some(message) = message else {
+            return Ok(None);
+        };
+        if closed {
+            return Err(TellError::Stopped(message));
+        }
+        let caller = ask
+            .and_then(|pending| pending.typed())
+            .map_or(Caller::Tell, Caller::Ask);
+        Ok(Some(Outgoing { message, caller }))
+    }
+
+    fn encode(&self, message: &E::Message) -> Result<Encoded, TellError<E::Message>> {
+        let encoded = Encoded::new(message).map_err(TellError::Codec)?;
+        let size = encoded.as_slice().len() + self.key.as_bytes().len();
+        let limit = self.shared.node.max_message;
+        if size > limit {
+            return Err(TellError::TooLarge { size, limit });
+        }
+        Ok(encoded)
+    }
+}
+
+impl<E: Entity> From<Item<E>> for Outgoing<E> {
+    fn from(item: Item<E>) -> Self {
+        let Inbound::Value(message) = item.message else {
+            unreachable!("callers of this node push values");
+        };
+        Self {
+            message,
+            caller: item.caller,
+        }
+    }
+}
+
+impl<E: Entity> Clone for EntityRef<E> {
+    fn clone(&self) -> Self {
+        let clone = Self {
+            shared: Arc::clone(&self.shared),
+            key: self.key.clone(),
+            shard: self.shard,
+            mailbox: OnceLock::new(),
+        };
+        if let Some(mailbox) = self.mailbox.get()
+            && !mailbox.queue.is_closed()
+        {
+            let _ = clone.mailbox.set(Arc::clone(mailbox));
+        }
+        clone
+    }
+}
+
+impl<E: Entity> fmt::Debug for EntityRef<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EntityRef")
+            .field("type", &E::TYPE)
+            .field("id", &self.key)
+            .field("shard", &self.shard)
+            .finish_non_exhaustive()
+    }
+}

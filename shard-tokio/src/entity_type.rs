@@ -1,0 +1,296 @@
+//! An entity type on a node.
+
+use core::fmt;
+use core::marker::PhantomData;
+use core::time::Duration;
+use std::sync::Arc;
+
+use shard_proto::ShardId;
+use shard_proto::allocation::{AllocationStrategy, LeastShards};
+use shard_proto::hash::ShardHash;
+use shard_proto::node::TypeConfig;
+use tokio::sync::oneshot;
+
+use crate::ask::{Pool, Sweep};
+use crate::builder::Preset;
+use crate::driver::Command;
+use crate::entity::Entity;
+use crate::entity_ref::EntityRef;
+use crate::error::{NotReady, TypeError};
+use crate::gate::Gate;
+use crate::host::{Host, TypeHost};
+use crate::node::{Node, Running};
+use crate::shared::{Factory, Limits, TypeShared, Waiters};
+use crate::status::{ShardMap, ShardMapChanges, Status};
+
+/// A started entity type: makes references to its entities. Cheap to clone.
+pub struct EntityType<E: Entity> {
+    shared: Arc<TypeShared<E>>,
+    /// Keeps the node running.
+    running: Arc<Running>,
+}
+
+impl<E: Entity> EntityType<E> {
+    /// A reference to the entity of that id, wherever it lives. It need not exist: the first message makes it.
+    #[must_use]
+    pub fn entity(&self, id: impl AsRef<str>) -> EntityRef<E> {
+        EntityRef::new(Arc::clone(&self.shared), id.as_ref())
+    }
+
+    /// Waits until this node takes part: the type is registered with the leading node. Messages may be sent before;
+    /// they are buffered.
+    ///
+    /// # Errors
+    /// [`NotReady`] if waiting does not help: another shard count than the leading node's, say.
+    pub async fn ready(&self) -> Result<(), NotReady> {
+        self.shared.status.ready().await
+    }
+
+    /// The shards that run here, in order.
+    #[must_use]
+    pub fn shards(&self) -> Vec<ShardId> {
+        self.shared.status.hosted()
+    }
+
+    /// The shard of an entity.
+    #[must_use]
+    pub fn shard_of(&self, id: &str) -> ShardId {
+        self.shared.shard(id.as_bytes())
+    }
+
+    /// Where the shards live, as far as this node knows.
+    #[must_use]
+    pub fn shard_map(&self) -> ShardMap {
+        self.shared.status.homes()
+    }
+
+    /// A stream of changes of the shard map, beginning with what is known now.
+    #[must_use]
+    pub fn shard_map_changes(&self) -> ShardMapChanges {
+        ShardMapChanges::new(Arc::clone(&self.shared.status))
+    }
+
+    /// How many entities run here.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.shared.directory.len()
+    }
+
+    /// The node.
+    #[must_use]
+    pub fn node(&self) -> Node {
+        Node {
+            running: Arc::clone(&self.running),
+        }
+    }
+}
+
+impl<E: Entity> Clone for EntityType<E> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            running: Arc::clone(&self.running),
+        }
+    }
+}
+
+impl<E: Entity> fmt::Debug for EntityType<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EntityType")
+            .field("name", &E::TYPE)
+            .field("shards", &self.shared.shards)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Sets up an entity type; made by [`Node::entity_type`].
+pub struct EntityTypeBuilder<E: Entity> {
+    node: Node,
+    config: TypeConfig,
+    shards: u32,
+    hash: ShardHash,
+    strategy: Box<dyn AllocationStrategy + Send>,
+    factory: Factory<E>,
+    limits: Limits,
+    entity: PhantomData<fn() -> E>,
+}
+
+impl<E: Entity> EntityTypeBuilder<E> {
+    pub(crate) fn new(node: Node) -> Self {
+        let mut config = TypeConfig::new(E::TYPE);
+        if node.running.preset == Preset::Lan {
+            config = config.lan();
+        }
+        Self {
+            node,
+            config,
+            shards: 256,
+            hash: ShardHash::Default,
+            strategy: Box::new(LeastShards::default()),
+            factory: Box::new(E::create),
+            limits: Limits {
+                mailbox: 1024,
+                buffer_per_shard: 10_000,
+                ask_timeout: Duration::from_secs(5),
+            },
+            entity: PhantomData,
+        }
+    }
+
+    fn with(mut self, change: impl FnOnce(TypeConfig) -> TypeConfig) -> Self {
+        self.config = change(self.config);
+        self
+    }
+
+    /// Number of shards, a constant of the cluster; about ten per node. Default: 256.
+    #[must_use]
+    pub fn shards(mut self, shards: u32) -> Self {
+        self.shards = shards;
+        self.with(|config| config.with_shards(shards))
+    }
+
+    /// Hosts nothing here; only sends.
+    #[must_use]
+    pub fn proxy(self) -> Self {
+        self.with(|config| config.with_proxy(true))
+    }
+
+    /// Only nodes with this role host the type. Default: all.
+    #[must_use]
+    pub fn role(self, role: impl Into<String>) -> Self {
+        self.with(|config| config.with_role(role))
+    }
+
+    /// How the leading node chooses homes. Default: [`LeastShards`].
+    #[must_use]
+    pub fn strategy(mut self, strategy: impl AllocationStrategy + Send + 'static) -> Self {
+        self.strategy = Box::new(strategy);
+        self
+    }
+
+    /// How entity ids become shards; the same on all nodes. Default: [`ShardHash::Default`].
+    #[must_use]
+    pub const fn hash(mut self, hash: ShardHash) -> Self {
+        self.hash = hash;
+        self
+    }
+
+    /// Makes entities, in place of [`Entity::create`].
+    #[must_use]
+    pub fn factory(mut self, factory: impl Fn(&str) -> E + Send + Sync + 'static) -> Self {
+        self.factory = Box::new(factory);
+        self
+    }
+
+    /// Messages that wait for one entity before callers on this node wait, too. Sixteen times as many (or what is
+    /// buffered per shard, if that is more) are taken from other nodes; then their callers are told that it is full.
+    /// Default: 1024.
+    #[must_use]
+    pub const fn mailbox(mut self, messages: usize) -> Self {
+        self.limits.mailbox = if messages == 0 { 1 } else { messages };
+        self
+    }
+
+    /// Messages that are kept while their shard has no home: for the type, and for one shard. Default: 100 000 and
+    /// 10 000.
+    #[must_use]
+    pub fn buffer(mut self, messages: u32, per_shard: u32) -> Self {
+        self.limits.buffer_per_shard = per_shard;
+        self.with(|config| {
+            config
+                .with_buffer(messages)
+                .with_buffer_per_shard(per_shard)
+        })
+    }
+
+    /// How long [`EntityRef::ask`] waits. Default: 5 s.
+    #[must_use]
+    pub const fn ask_timeout(mut self, timeout: Duration) -> Self {
+        self.limits.ask_timeout = timeout;
+        self
+    }
+
+    /// How long a handoff may take, and how much of it entities have to stop. Default: 10 s and 8 s.
+    #[must_use]
+    pub fn handoff(self, timeout: Duration, drain: Duration) -> Self {
+        self.with(|config| config.with_handoff_timeout(timeout).with_drain(drain))
+    }
+
+    /// How often the strategy is asked for moves. Default: 2 s.
+    #[must_use]
+    pub fn rebalance_interval(self, interval: Duration) -> Self {
+        self.with(|config| config.with_rebalance_interval(interval))
+    }
+
+    /// Pause before something unanswered is said again. Default: 250 ms, in the LAN preset 100 ms.
+    #[must_use]
+    pub fn retry_interval(self, interval: Duration) -> Self {
+        self.with(|config| config.with_retry_interval(interval))
+    }
+
+    /// Identity of the store this node opened for the type: nodes with another one are refused. Default: none.
+    #[must_use]
+    pub fn storage_id(self, id: u64) -> Self {
+        self.with(|config| config.with_storage_id(id))
+    }
+
+    /// Starts the type on the node.
+    ///
+    /// # Errors
+    /// [`TypeError`]: it is started already, its name collides with another's, a setting is wrong, or the node stopped.
+    pub async fn start(self) -> Result<EntityType<E>, TypeError> {
+        let node = Arc::clone(&self.node.running.shared);
+        let (sender, started) = oneshot::channel();
+        let (shards, hash, limits, factory) = (self.shards, self.hash, self.limits, self.factory);
+        let make = move |index: Result<_, _>| {
+            let index = match index {
+                Ok(index) => index,
+                Err(error) => {
+                    let _ = sender.send(Err(TypeError::Refused {
+                        name: E::TYPE,
+                        error,
+                    }));
+                    return None;
+                }
+            };
+            let pool = Arc::new(Pool::new());
+            let sweep: Arc<dyn Sweep> = pool.clone();
+            node.sweep_too(Arc::downgrade(&sweep));
+            let shared = Arc::new(TypeShared {
+                index,
+                shards,
+                hash,
+                limits,
+                factory,
+                gates: (0..shards).map(|_| Gate::default()).collect(),
+                directory: papaya::HashMap::default(),
+                pool,
+                waiters: Waiters::default(),
+                status: Arc::new(Status::new(E::TYPE, shards)),
+                node,
+            });
+            let _ = sender.send(Ok(Arc::clone(&shared)));
+            let host: Box<dyn Host> = Box::new(TypeHost::new(shared));
+            Some(host)
+        };
+        self.node.running.shared.command(Command::AddType {
+            config: self.config,
+            strategy: self.strategy,
+            make: Box::new(make),
+        });
+        let shared = started.await.unwrap_or(Err(TypeError::Stopped))?;
+        Ok(EntityType {
+            shared,
+            running: self.node.running,
+        })
+    }
+}
+
+impl<E: Entity> fmt::Debug for EntityTypeBuilder<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EntityTypeBuilder")
+            .field("name", &E::TYPE)
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,306 @@
+//! What can go wrong, per operation.
+
+use core::fmt;
+use std::io;
+
+use shard_proto::node::{AddTypeError, ConfigError};
+use shard_proto::region::RejectReason;
+use shard_proto::wire::control::RegisterRefusal;
+
+use crate::message::CodecError;
+
+/// Why a node did not start.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StartError {
+    /// Another process listens there.
+    AddressInUse {
+        /// The address.
+        address: String,
+    },
+    /// The transport cannot listen there.
+    Listen {
+        /// The address.
+        address: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// A setting cannot work.
+    Config(ConfigError),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AddressInUse { address } => write!(
+                f,
+                "address {address} is in use: another process listens there"
+            ),
+            Self::Listen { address, error } => write!(f, "cannot listen on {address}: {error}"),
+            Self::Config(error) => write!(f, "setting {error}"),
+        }
+    }
+}
+
+impl core::error::Error for StartError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::Listen { error, .. } => Some(error),
+            Self::Config(error) => Some(error),
+            Self::AddressInUse { .. } => None,
+        }
+    }
+}
+
+/// Why an entity type did not start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TypeError {
+    /// The core does not take it.
+    Refused {
+        /// The type.
+        name: &'static str,
+        /// Why.
+        error: AddTypeError,
+    },
+    /// The node stopped.
+    Stopped,
+}
+
+impl fmt::Display for TypeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused { name, error } => {
+                write!(f, "entity type \"{name}\" does not start: {error}")
+            }
+            Self::Stopped => f.write_str("the node is stopped"),
+        }
+    }
+}
+
+impl core::error::Error for TypeError {}
+
+/// Why an entity type is not ready and will not become so by waiting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NotReady {
+    /// The leading node does not know the type: it must be started on every node that may lead, as a proxy at least.
+    UnknownType {
+        /// The type.
+        name: &'static str,
+    },
+    /// The setting `shards` differs between the nodes.
+    ShardCount {
+        /// The type.
+        name: &'static str,
+        /// The leading node's setting, which counts.
+        leader: u32,
+        /// This node's.
+        here: u32,
+    },
+    /// Refused for another reason.
+    Refused {
+        /// The type.
+        name: &'static str,
+        /// Why.
+        reason: RegisterRefusal,
+    },
+    /// The node stopped.
+    Stopped,
+}
+
+impl NotReady {
+    pub(crate) const fn new(name: &'static str, reason: RegisterRefusal) -> Self {
+        match reason {
+            RegisterRefusal::UnknownType => Self::UnknownType { name },
+            RegisterRefusal::ShardCount {
+                coordinator,
+                region,
+            } => Self::ShardCount {
+                name,
+                leader: coordinator,
+                here: region,
+            },
+            reason => Self::Refused { name, reason },
+        }
+    }
+}
+
+impl fmt::Display for NotReady {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownType { name } => write!(
+                f,
+                "the leading node does not know entity type \"{name}\": start it on every node that may lead, \
+                 as a proxy at least"
+            ),
+            Self::ShardCount { name, leader, here } => write!(
+                f,
+                "entity type \"{name}\": the setting `shards` is {here} here and {leader} on the leading node; \
+                 it must be the same on every node"
+            ),
+            Self::Refused { name, reason } => {
+                write!(
+                    f,
+                    "the leading node refuses entity type \"{name}\": {reason:?}"
+                )
+            }
+            Self::Stopped => f.write_str("the node is stopped"),
+        }
+    }
+}
+
+impl core::error::Error for NotReady {}
+
+/// Why a message was not taken. It is handed back where it still exists as a value.
+#[derive(PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TellError<M> {
+    /// The shard has no home now, and the buffer for it is full.
+    BufferFull(M),
+    /// `try_tell` only: the entity's mailbox, or the way to its node, is full now.
+    Busy(M),
+    /// The node or the entity type is stopped.
+    Stopped(M),
+    /// The message is larger than the cluster takes.
+    TooLarge {
+        /// Bytes of the encoded message and its id.
+        size: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The message cannot be encoded.
+    Codec(CodecError),
+}
+
+impl<M> TellError<M> {
+    /// The message, if it is handed back.
+    pub fn into_message(self) -> Option<M> {
+        match self {
+            Self::BufferFull(message) | Self::Busy(message) | Self::Stopped(message) => {
+                Some(message)
+            }
+            Self::TooLarge { .. } | Self::Codec(_) => None,
+        }
+    }
+}
+
+impl<M> fmt::Debug for TellError<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BufferFull(_) => f.write_str("BufferFull"),
+            Self::Busy(_) => f.write_str("Busy"),
+            Self::Stopped(_) => f.write_str("Stopped"),
+            Self::TooLarge { size, limit } => f
+                .debug_struct("TooLarge")
+                .field("size", size)
+                .field("limit", limit)
+                .finish(),
+            Self::Codec(error) => f.debug_tuple("Codec").field(error).finish(),
+        }
+    }
+}
+
+impl<M> fmt::Display for TellError<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BufferFull(_) => {
+                f.write_str("the entity has no home now and the buffer for its shard is full")
+            }
+            Self::Busy(_) => f.write_str("the entity's mailbox or the way to its node is full"),
+            Self::Stopped(_) => f.write_str("the node or the entity type is stopped"),
+            Self::TooLarge { size, limit } => too_large(f, *size, *limit),
+            Self::Codec(error) => write!(f, "the message cannot be encoded: {error}"),
+        }
+    }
+}
+
+impl<M> core::error::Error for TellError<M> {}
+
+fn too_large(f: &mut fmt::Formatter<'_>, size: usize, limit: usize) -> fmt::Result {
+    write!(f, "a message of {size} bytes is over the limit of {limit}")
+}
+
+/// Why an ask has no answer. Except for the marked ones, the message was not handled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AskError {
+    /// No answer in time. The message may have been handled, or may be later.
+    Timeout,
+    /// The entity handled the message and did not answer.
+    NoReply,
+    /// The entity failed while it handled the message.
+    EntityFailed,
+    /// The entity could not take the message: it could not decode it, or its node refused it.
+    Refused,
+    /// The home ended before it acknowledged the message, which was perhaps handled.
+    PerhapsDelivered,
+    /// The shard has no home now, or the entity's mailbox is full, and so is the buffer.
+    BufferFull,
+    /// The message was not delivered.
+    Undelivered(RejectReason),
+    /// Too many asks wait for other nodes.
+    TooManyAsks,
+    /// The node or the entity type is stopped.
+    Stopped,
+    /// The message is larger than the cluster takes.
+    TooLarge {
+        /// Bytes of the encoded message and its id.
+        size: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The message cannot be encoded, or the answer (to a message that was handled) cannot be decoded.
+    Codec(CodecError),
+}
+
+impl fmt::Display for AskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Timeout => f.write_str("no answer in time"),
+            Self::NoReply => f.write_str("the entity did not answer"),
+            Self::EntityFailed => f.write_str("the entity failed while it handled the message"),
+            Self::Refused => f.write_str("the entity could not take the message"),
+            Self::PerhapsDelivered => {
+                f.write_str("the entity's node ended; the message was perhaps handled")
+            }
+            Self::BufferFull => f.write_str("the buffer or the entity's mailbox is full"),
+            Self::Undelivered(reason) => write!(f, "the message was not delivered: {reason:?}"),
+            Self::TooManyAsks => f.write_str("too many asks wait for other nodes"),
+            Self::Stopped => f.write_str("the node or the entity type is stopped"),
+            Self::TooLarge { size, limit } => too_large(f, *size, *limit),
+            Self::Codec(error) => {
+                write!(f, "cannot encode the message or decode the answer: {error}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for AskError {}
+
+impl<M> From<TellError<M>> for AskError {
+    fn from(error: TellError<M>) -> Self {
+        match error {
+            TellError::BufferFull(_) | TellError::Busy(_) => Self::BufferFull,
+            TellError::Stopped(_) => Self::Stopped,
+            TellError::TooLarge { size, limit } => Self::TooLarge { size, limit },
+            TellError::Codec(error) => Self::Codec(error),
+        }
+    }
+}
+
+/// Why a node did not leave in order. It is stopped all the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LeaveError {
+    /// The node was stopped before, or the others had removed it.
+    Stopped,
+}
+
+impl fmt::Display for LeaveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the node was stopped before it could leave")
+    }
+}
+
+impl core::error::Error for LeaveError {}

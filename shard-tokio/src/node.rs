@@ -1,0 +1,173 @@
+//! The handle of a node.
+
+use core::fmt;
+use std::sync::Arc;
+
+use shard_proto::membership::MemberChange;
+use shard_proto::membership::MemberState;
+use shard_proto::node::NodeStats;
+use shard_proto::{Incarnation, NodeId};
+use tokio::sync::oneshot;
+
+use crate::builder::{NodeBuilder, Preset};
+use crate::driver::Command;
+use crate::entity::Entity;
+use crate::entity_type::EntityTypeBuilder;
+use crate::error::{LeaveError, StartError};
+use crate::report::{Reason, UndeliveredReports};
+use crate::shared::{Input, NodeShared, lock};
+
+/// A node of a cluster. Cheap to clone; all clones are the same node.
+///
+/// The node runs until [`Node::leave`] or [`Node::shutdown`], or until the last handle of it and of its entity types is
+/// dropped, which is a shutdown nobody waits for.
+#[derive(Clone)]
+pub struct Node {
+    pub(crate) running: Arc<Running>,
+}
+
+/// Shuts the node down when the last handle is dropped.
+pub(crate) struct Running {
+    pub(crate) shared: Arc<NodeShared>,
+    pub(crate) preset: Preset,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.shared.command(Command::Shutdown(None));
+    }
+}
+
+impl NodeShared {
+    pub(crate) fn command(&self, command: Command) {
+        let input = Input::Command(Box::new(command));
+        // A stopped driver drops it, and with it the sender of whoever waits.
+        let _ = self.inbox.push(input, usize::MAX);
+    }
+}
+
+/// A member of the cluster, as this node sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Member {
+    /// The node.
+    pub node: NodeId,
+    /// Which life of it.
+    pub incarnation: Incarnation,
+    /// What is believed of it.
+    pub state: MemberState,
+    /// Where it is reached, if that is known.
+    pub address: Option<String>,
+}
+
+/// What a node counted since it started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// The core's counters. Messages that took the short way to an entity on this node are not among them.
+    pub core: NodeStats,
+    /// Messages that were not delivered, by reason.
+    pub undelivered: Vec<(Reason, u64)>,
+}
+
+impl Node {
+    /// Begins to set up a node of that name, which must be unique in the cluster.
+    #[must_use]
+    pub fn builder(name: impl Into<String>) -> NodeBuilder {
+        NodeBuilder::new(name.into())
+    }
+
+    /// One node that is a whole cluster, with the same API and without a network: for tests and single machines.
+    ///
+    /// # Errors
+    /// None in practice; the signature is that of [`NodeBuilder::start`].
+    pub async fn standalone() -> Result<Self, StartError> {
+        NodeBuilder::standalone().start().await
+    }
+
+    /// Begins to start an entity type here: as a host, or as a [proxy](EntityTypeBuilder::proxy) that only sends.
+    #[must_use]
+    pub fn entity_type<E: Entity>(&self) -> EntityTypeBuilder<E> {
+        EntityTypeBuilder::new(self.clone())
+    }
+
+    /// Its id, made of its name.
+    #[must_use]
+    pub fn id(&self) -> NodeId {
+        self.running.shared.me
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.running.shared.name
+    }
+
+    /// Where the others dial it; empty for a standalone node.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.running.shared.address
+    }
+
+    /// The members this node knows, itself included.
+    #[must_use]
+    pub fn members(&self) -> Vec<Member> {
+        lock(&self.running.shared.members).clone()
+    }
+
+    /// What it counted, as of its driver's last turn.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let shared = &self.running.shared;
+        Stats {
+            core: *lock(&shared.stats),
+            undelivered: Reason::ALL
+                .iter()
+                .map(|reason| (*reason, shared.reports.count(*reason)))
+                .collect(),
+        }
+    }
+
+    /// A stream of the messages of this node that are not delivered, from now on.
+    #[must_use]
+    pub fn undelivered(&self) -> UndeliveredReports {
+        self.running.shared.reports.subscribe()
+    }
+
+    /// Tells a node with [`Membership::External`](crate::Membership::External) what the membership service says;
+    /// `address` is where to dial the member.
+    pub fn member_changed(&self, change: MemberChange, address: Option<String>) {
+        let shared = &self.running.shared;
+        shared.command(Command::Member(change, address));
+    }
+
+    /// Leaves the cluster in order: hands every shard over to another node, and returns when that is done and all that
+    /// was sent has arrived, or when the deadline of leaving (20 s) has passed. The node has stopped then.
+    ///
+    /// # Errors
+    /// [`LeaveError::Stopped`]: it had stopped before.
+    pub async fn leave(&self) -> Result<(), LeaveError> {
+        let (sender, left) = oneshot::channel();
+        self.running.shared.command(Command::Leave(sender));
+        left.await.unwrap_or(Err(LeaveError::Stopped))
+    }
+
+    /// Stops without handing anything over: entities stop, what is buffered is reported, the links close. The other
+    /// nodes give the shards new homes at once.
+    pub async fn shutdown(&self) {
+        let (sender, stopped) = oneshot::channel();
+        let command = Command::Shutdown(Some(sender));
+        self.running.shared.command(command);
+        // An error means that it had stopped before.
+        let _ = stopped.await;
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node")
+            .field("name", &self.name())
+            .field("address", &self.address())
+            .finish_non_exhaustive()
+    }
+}

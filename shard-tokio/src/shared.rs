@@ -1,0 +1,277 @@
+//! What handles, entities and the driver share: of a node, and of an entity type.
+
+use core::any::Any;
+use core::mem;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use core::task::{Context, Waker};
+use core::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use shard_proto::hash::ShardHash;
+use shard_proto::node::{EntityKey, NodeStats, ReplyTo, TypeIndex};
+use shard_proto::{Epoch, Instant, NodeId, ShardId};
+
+use tokio::sync::Semaphore;
+
+use crate::ask::{Pending, Pool, Responder, Sweep, TICK};
+use crate::body::{Body, Encoded};
+use crate::clock::Clock;
+use crate::driver::{Command, NetEvent};
+use crate::entity::Entity;
+use crate::gate::{Gate, Opening, Way};
+use crate::node::Member;
+use crate::queue::Queue;
+use crate::report::{Reason, Reports, Undelivered};
+use crate::status::Status;
+
+/// How many application messages may wait for the driver's next turn.
+pub(crate) const INBOX: usize = 8192;
+
+/// What the driver is told.
+pub(crate) enum Input {
+    /// A message of this node's callers, on the long way.
+    Send {
+        ty: TypeIndex,
+        shard: ShardId,
+        id: EntityKey,
+        body: Body,
+        ask: Option<Pending>,
+    },
+    /// An answer to an ask of another node.
+    Reply {
+        to: ReplyTo,
+        status: u8,
+        payload: Encoded,
+    },
+    /// An entity stopped.
+    Stopped(Box<EntityStopped>),
+    Net(NetEvent),
+    Command(Box<Command>),
+}
+
+/// An entity's task ended; `rest` is what it had not handled, a `VecDeque` of its items.
+pub(crate) struct EntityStopped {
+    pub(crate) ty: TypeIndex,
+    pub(crate) shard: ShardId,
+    pub(crate) opening: Opening,
+    pub(crate) key: EntityKey,
+    pub(crate) rest: Box<dyn Any + Send>,
+}
+
+/// Of a node.
+pub(crate) struct NodeShared {
+    pub(crate) me: NodeId,
+    pub(crate) name: String,
+    pub(crate) address: String,
+    pub(crate) inbox: Queue<Input>,
+    pub(crate) clock: Clock,
+    /// The clock as of the last tick, in microseconds: askers need no finer one.
+    coarse: AtomicU64,
+    pub(crate) reports: Reports,
+    pub(crate) max_message: usize,
+    pub(crate) stats: Mutex<NodeStats>,
+    pub(crate) members: Mutex<Vec<Member>>,
+    sweeps: Mutex<Vec<Weak<dyn Sweep>>>,
+    /// Never has a permit; closed at the end.
+    running: Semaphore,
+}
+
+impl NodeShared {
+    pub(crate) fn new(me: NodeId, name: String, address: String, max_message: usize) -> Self {
+        let clock = Clock::new();
+        Self {
+            me,
+            name,
+            address,
+            inbox: Queue::new(),
+            clock,
+            coarse: AtomicU64::new(clock.now().as_micros()),
+            reports: Reports::default(),
+            max_message,
+            stats: Mutex::default(),
+            members: Mutex::default(),
+            sweeps: Mutex::default(),
+            running: Semaphore::new(0),
+        }
+    }
+
+    /// Never earlier than `timeout` from now, and at most a tick later.
+    pub(crate) fn deadline(&self, timeout: Duration) -> Instant {
+        Instant::from_micros(self.coarse.load(Ordering::Relaxed))
+            .after(timeout)
+            .after(TICK)
+    }
+
+    /// The driver has ended: nothing comes in any more.
+    pub(crate) fn end(&self) {
+        self.inbox.close();
+        self.running.close();
+    }
+
+    /// Waits for that.
+    pub(crate) async fn ended(&self) {
+        let _ = self.running.acquire().await;
+    }
+
+    pub(crate) fn sweep_too(&self, sweep: Weak<dyn Sweep>) {
+        lock(&self.sweeps).push(sweep);
+    }
+
+    /// Keeps the coarse clock and ends the asks whose time is over, until the node has ended.
+    pub(crate) async fn tick(self: Arc<Self>) {
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let me = Arc::downgrade(&self);
+        drop(self);
+        loop {
+            tick.tick().await;
+            let Some(node) = me.upgrade() else {
+                return;
+            };
+            let now = node.clock.now();
+            node.coarse.store(now.as_micros(), Ordering::Relaxed);
+            let mut sweeps = mem::take(&mut *lock(&node.sweeps));
+            sweeps.retain(|sweep| match sweep.upgrade() {
+                Some(sweep) => {
+                    sweep.sweep(now);
+                    true
+                }
+                None => false,
+            });
+            lock(&node.sweeps).append(&mut sweeps);
+        }
+    }
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Callers that wait until fewer messages are on the long way.
+#[derive(Default)]
+pub(crate) struct Waiters {
+    any: AtomicBool,
+    wakers: Mutex<Vec<Waker>>,
+}
+
+impl Waiters {
+    /// Look at the gate again after this, before you return `Pending`.
+    pub(crate) fn register(&self, cx: &Context<'_>) {
+        lock(&self.wakers).push(cx.waker().clone());
+        self.any.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
+    /// For the driver, at the end of a turn.
+    pub(crate) fn wake(&self) {
+        fence(Ordering::SeqCst);
+        if self.any.load(Ordering::SeqCst) && self.any.swap(false, Ordering::SeqCst) {
+            let wakers = mem::take(&mut *lock(&self.wakers));
+            wakers.into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+/// Limits of an entity type on this node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Messages in a mailbox beyond which local callers wait.
+    pub(crate) mailbox: usize,
+    /// Messages of one shard that has no home.
+    pub(crate) buffer_per_shard: u32,
+    pub(crate) ask_timeout: Duration,
+}
+
+impl Limits {
+    /// Messages of one shard on the long way.
+    pub(crate) fn pending(&self, way: Way) -> u32 {
+        match way {
+            Way::Closed => self.buffer_per_shard,
+            Way::Open | Way::Remote => u32::try_from(self.mailbox.max(1024)).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// Messages in a mailbox beyond which those of other nodes are refused. Callers on this node are held back
+    /// before; what they had buffered is taken in any case.
+    pub(crate) fn overflow(&self) -> usize {
+        let buffered = self.buffer_per_shard as usize;
+        self.mailbox.saturating_mul(16).max(buffered)
+    }
+}
+
+pub(crate) type Factory<E> = Box<dyn Fn(&str) -> E + Send + Sync>;
+
+/// Of an entity type.
+pub(crate) struct TypeShared<E: Entity> {
+    pub(crate) index: TypeIndex,
+    pub(crate) shards: u32,
+    pub(crate) hash: ShardHash,
+    pub(crate) limits: Limits,
+    pub(crate) factory: Factory<E>,
+    pub(crate) gates: Box<[Gate]>,
+    /// The entities that run here. Written by the driver only.
+    pub(crate) directory: papaya::HashMap<EntityKey, Arc<Mailbox<E>>, foldhash::fast::RandomState>,
+    pub(crate) pool: Arc<Pool<E::Reply>>,
+    pub(crate) waiters: Waiters,
+    pub(crate) status: Arc<Status>,
+    pub(crate) node: Arc<NodeShared>,
+}
+
+impl<E: Entity> TypeShared<E> {
+    pub(crate) fn shard(&self, id: &[u8]) -> ShardId {
+        self.hash.shard(id, self.shards)
+    }
+
+    pub(crate) fn gate(&self, shard: ShardId) -> &Gate {
+        // `shard` computes nothing outside; the driver checks what comes from the core.
+        &self.gates[shard.0 as usize]
+    }
+
+    pub(crate) fn report(&self, shard: ShardId, entity: &EntityKey, reason: Reason) {
+        self.node.reports.report(Undelivered {
+            entity_type: E::TYPE,
+            shard,
+            entity: entity.clone(),
+            reason,
+        });
+    }
+}
+
+/// Of a running entity.
+pub(crate) struct Mailbox<E: Entity> {
+    pub(crate) opening: Opening,
+    pub(crate) queue: Queue<Item<E>>,
+}
+
+/// A message in a mailbox.
+pub(crate) struct Item<E: Entity> {
+    pub(crate) message: Inbound<E::Message>,
+    pub(crate) caller: Caller<E::Reply>,
+}
+
+pub(crate) enum Inbound<M> {
+    Value(M),
+    Encoded(Encoded),
+}
+
+/// Who sent a message, and where the answer goes.
+pub(crate) enum Caller<R> {
+    /// A caller on this node that awaits nothing.
+    Tell,
+    /// A caller on this node.
+    Ask(Responder<R>),
+    /// Another node, which awaits nothing.
+    Node(NodeId),
+    /// Another node.
+    NodeAsk(ReplyTo),
+}
+
+/// Where an entity sits.
+pub(crate) struct Seat<E: Entity> {
+    pub(crate) shared: Arc<TypeShared<E>>,
+    pub(crate) mailbox: Arc<Mailbox<E>>,
+    pub(crate) id: Box<str>,
+    pub(crate) key: EntityKey,
+    pub(crate) shard: ShardId,
+    pub(crate) epoch: Epoch,
+}

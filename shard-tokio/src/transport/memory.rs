@@ -1,0 +1,96 @@
+//! Connections within one process, for tests.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::io::{DuplexStream, duplex, split};
+use tokio::sync::mpsc;
+
+use super::{BoxFuture, Connection, Listener, Transport};
+
+/// Bytes that a direction holds.
+const CAPACITY: usize = 256 * 1024;
+
+type Listening = Arc<Mutex<HashMap<String, mpsc::UnboundedSender<Connection>>>>;
+
+/// A network within this process: nodes that share a clone of it reach each other under any address they listen on.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryTransport {
+    listening: Listening,
+}
+
+impl MemoryTransport {
+    /// A network without nodes.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+fn connection(stream: DuplexStream, peer: &str) -> Connection {
+    let (reader, writer) = split(stream);
+    Connection {
+        peer: peer.to_owned(),
+        authenticated: None,
+        reader: Box::new(reader),
+        writer: Box::new(writer),
+    }
+}
+
+impl Transport for MemoryTransport {
+    fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>> {
+        let (sender, accepted) = mpsc::unbounded_channel();
+        let mut listening = self
+            .listening
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let result = match listening.get(address) {
+            Some(other) if !other.is_closed() => Err(io::ErrorKind::AddrInUse.into()),
+            _ => {
+                listening.insert(address.to_owned(), sender);
+                let listener: Box<dyn Listener> = Box::new(Memory {
+                    address: address.to_owned(),
+                    accepted,
+                });
+                Ok(listener)
+            }
+        };
+        Box::pin(core::future::ready(result))
+    }
+
+    fn dial<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Connection>> {
+        let (here, there) = duplex(CAPACITY);
+        let listening = self
+            .listening
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let sent = listening
+            .get(address)
+            .is_some_and(|listener| listener.send(connection(there, "memory")).is_ok());
+        let result = if sent {
+            Ok(connection(here, address))
+        } else {
+            Err(io::ErrorKind::ConnectionRefused.into())
+        };
+        Box::pin(core::future::ready(result))
+    }
+}
+
+struct Memory {
+    address: String,
+    accepted: mpsc::UnboundedReceiver<Connection>,
+}
+
+impl Listener for Memory {
+    fn address(&self) -> String {
+        self.address.clone()
+    }
+
+    fn accept(&mut self) -> BoxFuture<'_, io::Result<Connection>> {
+        Box::pin(async {
+            let accepted = self.accepted.recv().await;
+            accepted.ok_or_else(|| io::ErrorKind::ConnectionAborted.into())
+        })
+    }
+}
