@@ -46,6 +46,12 @@ impl Roles {
         Some(self)
     }
 
+    /// The roles' hashes, 0 for none.
+    #[must_use]
+    pub const fn hashes(&self) -> [u32; Self::CAPACITY] {
+        self.0
+    }
+
     /// Whether the member has the role. Everybody has role 0, which stands for "any".
     #[must_use]
     pub fn has(&self, role: u32) -> bool {

@@ -22,6 +22,8 @@ mod poll;
 mod receive;
 mod send;
 mod stats;
+#[cfg(feature = "swim")]
+pub mod swim;
 #[cfg(test)]
 mod tests;
 mod types;
