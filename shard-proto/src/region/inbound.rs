@@ -96,20 +96,31 @@ impl Machine {
             }
             _ => {
                 count(&mut self.stats.buffered);
-                self.read_later(t, index, has_unread);
+                self.read_later(t, index, epoch, has_unread);
                 Arrival::Queued
             }
         }
     }
 
-    /// Something was added to the shard's list of other nodes' messages.
-    fn read_later<P>(&mut self, t: &mut RegionTables<'_, P>, index: u32, had_unread: bool) {
+    /// Something was added to the shard's list of other nodes' messages, all of which was read before or not.
+    fn read_later<P>(
+        &mut self,
+        t: &mut RegionTables<'_, P>,
+        index: u32,
+        epoch: Epoch,
+        had_unread: bool,
+    ) {
         let Some(slot) = t.shards.get(index as usize) else {
             return;
         };
         // While it drains, the cursor is the place for what is given back.
-        if slot.state != State::Draining && !had_unread {
-            self.touch(t.shards, index);
+        if slot.state == State::Draining || had_unread {
+            return;
+        }
+        match self.verdict(slot, epoch) {
+            Verdict::Wait => buffer::skip_unread(t.buffer, slot.remote),
+            Verdict::News if slot.has(flag::NEWS) => buffer::skip_unread(t.buffer, slot.remote),
+            _ => self.touch(t.shards, index),
         }
     }
 
@@ -137,7 +148,7 @@ impl Machine {
             Err(marker)
         };
         match kept {
-            Ok(()) => self.read_later(t, index, has_unread),
+            Ok(()) => self.read_later(t, index, epoch, has_unread),
             Err(_) => count(&mut self.stats.dropped_markers),
         }
     }

@@ -34,7 +34,9 @@ pub(super) struct Machine {
     pub(super) leader: Option<Leader>,
     /// Until when this node may serve.
     pub(super) lease: Instant,
-    /// The lease ran out by the clock before `handle_lapse` said so.
+    /// It ran out while something was hosted, and was not renewed since.
+    pub(super) lease_over: bool,
+    /// ... by the clock, before `handle_lapse` said so.
     pub(super) lapse_noticed: bool,
     pub(super) last_beat: Instant,
     pub(super) registration: Registration,
@@ -117,6 +119,7 @@ impl Machine {
             millis: millis(now),
             leader: None,
             lease: Instant::ZERO,
+            lease_over: false,
             lapse_noticed: false,
             last_beat: now,
             registration: Registration::default(),
@@ -157,7 +160,8 @@ impl Machine {
             self.now = now;
             self.millis = millis(now);
         }
-        if self.hosted > 0 && self.now >= self.lease {
+        if self.hosted > 0 && !self.lease_over && self.now >= self.lease {
+            self.lease_over = true;
             self.lapse_noticed = true;
             let lapses = self.session.lapses.saturating_add(1);
             self.lapse(t, lapses);
@@ -181,6 +185,7 @@ impl Machine {
     /// See [`Region::handle_lease`](super::Region::handle_lease).
     pub(super) fn take_lease<P>(&mut self, t: &mut RegionTables<'_, P>, until: Option<Instant>) {
         self.lease = until.unwrap_or(Instant::ZERO);
+        self.lease_over &= !self.has_lease();
         self.advance(t, self.now);
     }
 
@@ -263,21 +268,34 @@ impl Machine {
         let Some(slot) = t.shards.get_mut(index as usize) else {
             return;
         };
+        let is_armed = core::mem::take(&mut slot.armed);
         let (place, list) = if slot.has(flag::FLUSHING) && slot.has(flag::LAPSED) {
             (Place::Lapse, &mut self.lapse)
         } else if slot.has(flag::FLUSHING) || slot.wants_home() {
-            let interval = whole_millis(self.config.retry_interval);
-            slot.due = self.millis.wrapping_add(interval);
+            // What interrupts the wait does not prolong it.
+            if !is_armed {
+                let interval = whole_millis(self.config.retry_interval);
+                slot.due = self.millis.wrapping_add(interval);
+            }
+            slot.armed = true;
             (Place::Retry, &mut self.retry)
         } else if slot.state == State::Remote && slot.local != NIL {
             (Place::Blocked, &mut self.blocked)
         } else {
             return;
         };
-        if list.push_back(t.shards, index)
-            && let Some(slot) = t.shards.get_mut(index as usize)
-        {
-            slot.place = place;
+        slot.place = place;
+        let due = slot.due;
+        // One that was interrupted may be due before the others; it is at most an interval late.
+        let is_first = place != Place::Blocked
+            && list
+                .front()
+                .and_then(|first| t.shards.get(first as usize))
+                .is_some_and(|first| first.due != due && has_come(due, first.due));
+        if is_first {
+            list.push_front(t.shards, index);
+        } else {
+            list.push_back(t.shards, index);
         }
     }
 

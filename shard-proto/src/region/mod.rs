@@ -38,6 +38,10 @@ mod route;
 mod slot;
 mod stats;
 mod sweep;
+#[cfg(all(test, feature = "alloc"))]
+mod tests;
+#[cfg(all(test, feature = "alloc"))]
+mod validate;
 
 use core::marker::PhantomData;
 

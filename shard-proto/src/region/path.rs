@@ -135,6 +135,7 @@ impl Machine {
             return;
         }
         slot.set(flag::LAPSED);
+        slot.armed = false;
         let wait = whole_millis(self.config.flush_after_lapse());
         slot.due = self.millis.wrapping_add(wait);
         self.touch(t.shards, index);

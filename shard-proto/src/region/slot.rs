@@ -113,6 +113,8 @@ pub struct ShardSlot {
     pub(super) patience: u16,
     pub(super) state: State,
     pub(super) place: Place,
+    /// `due` is that of `Place::Retry`, also while the shard is elsewhere for a moment.
+    pub(super) armed: bool,
 }
 
 impl ShardSlot {
@@ -133,6 +135,7 @@ impl ShardSlot {
         patience: 0,
         state: State::None,
         place: Place::Idle,
+        armed: false,
     };
 
     pub(super) const fn has(&self, flags: u16) -> bool {

@@ -159,6 +159,7 @@ impl Machine {
             return;
         };
         slot.set(flag::ASK);
+        slot.armed &= !is_due;
         if slot.has(flag::FLUSHING) && is_due {
             slot.patience = slot.patience.saturating_sub(1);
             let knows_newer = slot.state != State::None && slot.epoch > slot.path_epoch;
@@ -182,7 +183,7 @@ impl Machine {
         let mut next = earliest(due(self.retry.front()), due(self.lapse.front()));
         next = earliest(next, self.registration.due());
         next = earliest(next, self.sweep.ask_due);
-        if self.hosted > 0 && self.lease < Instant::FAR_FUTURE {
+        if self.hosted > 0 && !self.lease_over && self.lease < Instant::FAR_FUTURE {
             next = earliest(next, Some(self.lease));
         }
         next

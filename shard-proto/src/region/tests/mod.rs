@@ -1,0 +1,19 @@
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::cast_possible_truncation
+)]
+
+mod authority;
+mod buffers;
+mod handoff;
+mod lapses;
+mod members;
+mod order;
+mod random;
+mod registration;
+mod tables;
+mod world;
