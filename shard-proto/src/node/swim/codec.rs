@@ -131,6 +131,11 @@ fn tag(message: &Message<SwimIdentity>) -> (u8, Option<&SwimIdentity>, Option<u8
     }
 }
 
+/// The third node that a message is about.
+pub(super) fn named(message: &Message<SwimIdentity>) -> Option<&SwimIdentity> {
+    tag(message).1
+}
+
 fn take_message(from: &mut impl Buf) -> Result<Message<SwimIdentity>> {
     let tag = from.try_get_u8().map_err(|_| CodecError)?;
     let named = match tag {

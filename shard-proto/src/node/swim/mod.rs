@@ -289,6 +289,15 @@ impl Swim {
         if !self.has_room(ids()) {
             return Err(SwimError::Full);
         }
+        // Nobody makes this node dial whom it does not know, or asks it to ask itself.
+        if let Some(named) = codec::named(&header.message) {
+            if named.node == me.node {
+                return Err(SwimError::Malformed);
+            }
+            if !self.remembers(named) {
+                return Ok(());
+            }
+        }
         let newer = |id: &SwimIdentity| id.node == me.node && id.incarnation > me.incarnation;
         if ids().any(newer) {
             self.over = Over::Defunct;
@@ -451,6 +460,11 @@ impl Swim {
             .filter(|member| ids.contains(&member.id().node))
             .count();
         count.saturating_add(ids.len()).saturating_sub(known) <= max
+    }
+
+    fn remembers(&self, id: &SwimIdentity) -> bool {
+        let mut members = self.foca.iter_membership_state();
+        members.any(|member| member.id().node == id.node)
     }
 
     fn is_older_than(&self, id: &SwimIdentity) -> bool {

@@ -165,6 +165,42 @@ fn the_sender_is_the_link_s_peer() {
 }
 
 #[test]
+fn nobody_makes_a_node_dial_strangers() {
+    let mut swim = swim(SwimConfig::new());
+    hear(&mut swim, &packet(Message::Gossip, &[])).unwrap();
+    while swim.poll_event().is_some() {}
+    let probe_number = 1;
+    for id in [identity(7, 70), identity(0, 1_000)] {
+        let (target, origin) = (id.clone(), id.clone());
+        for message in [
+            Message::PingReq {
+                target: target.clone(),
+                probe_number,
+            },
+            Message::IndirectPing {
+                origin: origin.clone(),
+                probe_number,
+            },
+            Message::IndirectAck {
+                target,
+                probe_number,
+            },
+            Message::ForwardedAck {
+                origin,
+                probe_number,
+            },
+        ] {
+            let expected = match id.node() == node(0) {
+                true => Err(SwimError::Malformed),
+                false => Ok(()),
+            };
+            assert_eq!(hear(&mut swim, &packet(message, &[])), expected);
+            assert_eq!(swim.poll_event(), None);
+        }
+    }
+}
+
+#[test]
 fn invented_nodes_do_not_fill_the_memory() {
     let mut swim = swim(SwimConfig::new().with_max_members(20));
     let mut full = 0;
