@@ -225,14 +225,12 @@ impl Peers {
             return;
         }
         if self.ended.len() >= MAX_ENDED {
-            // The oldest start is the least likely to come back.
-            let oldest = self
-                .ended
-                .iter()
-                .map(|(node, incarnation)| (*incarnation, *node))
-                .min();
-            if let Some((_, node)) = oldest {
-                self.ended.remove(&node);
+            // The oldest starts are the least likely to come back. A sixteenth at a time, so that a flood of nodes
+            // costs little for each.
+            let mut starts: Vec<Incarnation> = self.ended.values().copied().collect();
+            starts.sort_unstable();
+            if let Some(&oldest) = starts.get(MAX_ENDED / 16) {
+                self.ended.retain(|_, ended| *ended > oldest);
             }
         }
         self.ended.insert(node, incarnation);

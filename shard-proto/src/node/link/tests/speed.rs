@@ -1,0 +1,64 @@
+//! How long a frame takes. Not run by default: `cargo test --release -p shard-proto --all-features speed -- --ignored`.
+
+use std::println;
+use std::time::Instant as Clock;
+
+use super::*;
+
+#[test]
+#[ignore = "a measurement"]
+fn speed() {
+    let mut world = World::pair();
+    let slot = world.slot(0, 1).unwrap();
+    let back = world.slot(1, 0).unwrap();
+    let (a, b) = (world.pipes[0].ends[0].1, world.pipes[0].ends[1].1);
+    let payload = [7u8; 64];
+    let (mut out, mut inn) = (Duration::ZERO, Duration::ZERO);
+    let (batch, rounds) = (1000u64, 2000u64);
+    let mut inbox = BytesMut::with_capacity(1 << 20);
+    let mut acks = BytesMut::new();
+    for _ in 0..rounds {
+        let links = &mut world.hosts[0].links;
+        let start = Clock::now();
+        for _ in 0..batch {
+            links
+                .data(world.now, slot, 0, 64, |out, slot| put(out, slot, &payload))
+                .unwrap();
+        }
+        let mut chunks = Vec::new();
+        while let Some(link) = links.poll_dirty() {
+            assert_eq!(link, a);
+            chunks.extend(core::iter::from_fn(|| links.poll_transmit(link)));
+        }
+        out += start.elapsed();
+        for chunk in chunks {
+            inbox.extend_from_slice(&chunk);
+        }
+        let links = &mut world.hosts[1].links;
+        let start = Clock::now();
+        let mut got = 0;
+        while let Some(incoming) = links.read(world.now, b, &mut inbox).unwrap() {
+            core::hint::black_box(&incoming);
+            got += 1;
+        }
+        inn += start.elapsed();
+        assert_eq!(got, batch);
+        inbox = BytesMut::with_capacity(1 << 20);
+        links
+            .data(world.now, back, 0, 64, |out, slot| put(out, slot, &payload))
+            .unwrap();
+        while let Some(link) = links.poll_dirty() {
+            while let Some(bytes) = links.poll_transmit(link) {
+                acks.extend_from_slice(&bytes);
+            }
+        }
+        let links = &mut world.hosts[0].links;
+        while links.read(world.now, a, &mut acks).unwrap().is_some() {}
+    }
+    let frames = batch * rounds;
+    println!(
+        "write {} ns, read {} ns a frame",
+        out.as_nanos() as u64 / frames,
+        inn.as_nanos() as u64 / frames
+    );
+}
