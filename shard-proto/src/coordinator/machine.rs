@@ -32,10 +32,10 @@ const BATCH: u32 = 64;
 /// There is one per type on every node that may lead; the one on the leading node works, the others note who is a
 /// member. See the [module](super) for how a shard changes hands.
 pub struct Coordinator<A, S> {
-    pub(super) config: CoordinatorConfig,
+    config: CoordinatorConfig,
     strategy: A,
-    pub(super) storage: S,
-    pub(super) book: Book,
+    storage: S,
+    book: Book,
     scratch: [u8; SCRATCH],
 }
 

@@ -13,8 +13,6 @@ mod poll;
 mod register;
 mod slot;
 mod stats;
-#[cfg(test)]
-mod tests;
 
 pub use command::CoordinatorCommand;
 pub use config::{ConfigError, CoordinatorConfig, StorageMismatch};

@@ -9,22 +9,32 @@ use crate::membership::MemberState;
 /// After the last shard is gone: how long the node waits for what others may still send it, that it has to send back.
 const LINGER: Duration = Duration::from_millis(200);
 
+/// How often a leaving node looks whether it can go.
+const LOOK: Duration = Duration::from_millis(20);
+
 /// Where a node is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Running,
-    Leaving {
-        /// Then it stops, whatever is left.
-        deadline: Instant,
-        /// Since when nothing is hosted, buffered, or on its way, and what had been received by then.
-        quiet: Option<(Instant, u64)>,
-        /// Its types were stopped: nobody is there to take over.
-        stopped: bool,
-    },
+    Leaving(Leaving),
     Left,
     /// The others say that this life is over; entities are still stopping.
     Removing,
     Removed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Leaving {
+    /// Then it stops, whatever is left.
+    deadline: Instant,
+    /// When to look again.
+    look_at: Instant,
+    /// Since when nothing is hosted and nothing arrives for it, and how much had arrived by then.
+    quiet: Option<(Instant, u64)>,
+    /// Its types were stopped: nobody is there to take over.
+    stopped: bool,
+    /// Nothing more is taken from callers here; what was taken is brought to its end.
+    closing: bool,
 }
 
 impl Phase {
@@ -34,21 +44,20 @@ impl Phase {
 
     /// Part of the cluster.
     pub(super) const fn is_member(self) -> bool {
-        matches!(self, Self::Running | Self::Leaving { .. })
+        matches!(self, Self::Running | Self::Leaving(_))
     }
 
     pub(super) const fn takes_messages(self) -> bool {
-        self.is_member()
+        match self {
+            Self::Running => true,
+            Self::Leaving(leaving) => !leaving.closing,
+            _ => false,
+        }
     }
 
-    pub(super) fn poll_timeout(self) -> Option<Instant> {
+    pub(super) const fn poll_timeout(self) -> Option<Instant> {
         match self {
-            Self::Leaving {
-                deadline, quiet, ..
-            } => {
-                let quiet = quiet.map(|(since, _)| since.after(LINGER));
-                crate::earliest(Some(deadline), quiet)
-            }
+            Self::Leaving(leaving) => Some(leaving.look_at),
             _ => None,
         }
     }
@@ -64,11 +73,13 @@ impl<B: Body> Node<B> {
         if !self.phase.is_running() {
             return;
         }
-        self.phase = Phase::Leaving {
+        self.phase = Phase::Leaving(Leaving {
             deadline: now.after(self.config.leave_deadline),
+            look_at: now,
             quiet: None,
             stopped: false,
-        };
+            closing: false,
+        });
         self.links.set_leaving(now);
         self.leadership.leave(now);
         self.lead_dirty = true;
@@ -78,49 +89,18 @@ impl<B: Body> Node<B> {
 
     /// Whether [`Node::leave`] was called.
     pub const fn is_leaving(&self) -> bool {
-        matches!(self.phase, Phase::Leaving { .. } | Phase::Left)
+        matches!(self.phase, Phase::Leaving(_) | Phase::Left)
     }
 
     /// Takes the next step towards the end, if it is time. Whether there was one.
     pub(super) fn check_leave(&mut self) -> bool {
-        let now = self.now;
         match self.phase {
-            Phase::Leaving {
-                deadline,
-                quiet,
-                stopped,
-            } => {
-                let due = now >= deadline;
-                if !stopped && (due || !self.has_successor()) {
-                    self.phase = Phase::Leaving {
-                        deadline,
-                        quiet: None,
-                        stopped: true,
-                    };
-                    self.stop_types(now);
-                    return true;
+            Phase::Leaving(leaving) => {
+                let (leaving, step) = self.look(leaving);
+                if let Phase::Leaving(old) = &mut self.phase {
+                    *old = leaving;
                 }
-                if !self.is_drained() {
-                    // After the deadline only entities that are still stopping are waited for.
-                    if due && self.hosts_nothing() {
-                        return self.finish_leave();
-                    }
-                    if quiet.is_some() {
-                        self.set_quiet(None);
-                    }
-                    return false;
-                }
-                let seen = self.links.stats().data_in;
-                match quiet {
-                    _ if due || !self.has_linked() => self.finish_leave(),
-                    Some((since, then)) if then == seen => {
-                        now >= since.after(LINGER) && self.finish_leave()
-                    }
-                    _ => {
-                        self.set_quiet(Some((now, seen)));
-                        false
-                    }
-                }
+                step
             }
             Phase::Removing if self.hosts_nothing() => {
                 self.phase = Phase::Removed;
@@ -131,10 +111,47 @@ impl<B: Body> Node<B> {
         }
     }
 
-    fn set_quiet(&mut self, news: Option<(Instant, u64)>) {
-        if let Phase::Leaving { quiet, .. } = &mut self.phase {
-            *quiet = news;
+    fn look(&mut self, mut leaving: Leaving) -> (Leaving, bool) {
+        let now = self.now;
+        if now >= leaving.look_at {
+            leaving.look_at = now.after(LOOK);
         }
+        let due = now >= leaving.deadline;
+        if !leaving.stopped && (due || !self.has_successor()) {
+            leaving.stopped = true;
+            self.stop_types(now);
+            return (leaving, true);
+        }
+        if !self.hosts_nothing() {
+            leaving.quiet = None;
+            return (leaving, false);
+        }
+        // After the deadline only entities that are still stopping are waited for.
+        if due {
+            return (leaving, self.finish_leave());
+        }
+        if leaving.closing {
+            let done = self.is_at_rest() && self.is_flushed();
+            return (leaving, done && self.finish_leave());
+        }
+        let arrived = self.stats.received.saturating_add(self.stats.returned);
+        match leaving.quiet {
+            _ if !self.has_linked() => {}
+            Some((since, then)) if then == arrived => {
+                if now < since.after(LINGER) {
+                    return (leaving, false);
+                }
+            }
+            _ => {
+                leaving.quiet = Some((now, arrived));
+                return (leaving, false);
+            }
+        }
+        leaving.closing = true;
+        for (_, kind) in self.types.touch_all() {
+            kind.region.flush_paths(now);
+        }
+        (leaving, true)
     }
 
     fn finish_leave(&mut self) -> bool {
@@ -166,13 +183,20 @@ impl<B: Body> Node<B> {
         kinds.all(|kind| kind.region.hosted() == 0)
     }
 
-    /// Nothing is hosted, buffered, unflushed or unacknowledged, and nobody here waits for an answer.
-    fn is_drained(&self) -> bool {
+    /// Nothing is hosted, buffered or unflushed, and nobody here waits for an answer.
+    fn is_at_rest(&self) -> bool {
+        let led = self.leader.is_some();
         let mut kinds = self.types.iter();
-        let settled = kinds.all(|kind| kind.region.is_settled() && kind.stuck.is_none());
-        settled
-            && self.asks.len() == 0
-            && self.lost.is_empty()
-            && self.links.peers().all(|peer| self.links.flushed(peer))
+        let settled = kinds.all(|kind| {
+            let region = &kind.region;
+            // Without a leader nobody can be told that a region has stopped.
+            let settled = region.is_settled() || (!led && kind.stopped && region.buffered() == 0);
+            settled && region.hosted() == 0 && kind.stuck.is_none()
+        });
+        settled && self.asks.len() == 0 && self.lost.is_empty()
+    }
+
+    fn is_flushed(&self) -> bool {
+        self.links.peers().all(|peer| self.links.flushed(peer))
     }
 }

@@ -148,15 +148,21 @@ impl<B: Body> Node<B> {
     /// Tells every part, in this order: leadership, then each type's coordinator and region.
     fn tell(&mut self, change: MemberChange) {
         let now = self.now;
-        // The tables of all parts have room for as many nodes as the list of members.
-        let _ = self.leadership.handle_member(now, change);
+        let mut full = self.leadership.handle_member(now, change).is_err();
         self.lead_dirty = true;
         for (_, kind) in self.types.touch_all() {
             if let MemberChange::Removed { node, .. } = change {
                 kind.registered.remove(&node);
             }
-            let _ = kind.coordinator.handle_member(now, change);
-            let _ = kind.region.handle_member(now, change);
+            full |= kind.coordinator.handle_member(now, change).is_err();
+            full |= kind.region.handle_member(now, change).is_err();
+        }
+        // They have more room than the list of members; a part that is full of lives that ended says so here.
+        if let MemberChange::Member(member) = change
+            && full
+        {
+            let node = member.node;
+            self.warn(node, NODES_FULL, || Warning::NodesFull { node });
         }
     }
 

@@ -128,7 +128,8 @@ impl<B: Body> Node<B> {
             roles,
         };
         let lead = config.leadership();
-        let slots = vec![LeadershipSlot::EMPTY; usize::from(config.max_nodes).max(1)];
+        let slots = usize::from(config.max_nodes).saturating_mul(2).max(2);
+        let slots = vec![LeadershipSlot::EMPTY; slots];
         let leadership = Leadership::new(now, node, incarnation, lead, slots.into_boxed_slice())
             .map_err(|error| ConfigError::new(error.field(), "does not fit the other settings"))?;
         let who = PeerIdentity {

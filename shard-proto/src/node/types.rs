@@ -307,6 +307,14 @@ impl<B: Body> Node<B> {
         Ok(TypeIndex(index))
     }
 
+    /// Room for members, and as many lives that have ended.
+    fn slots(&self) -> u16 {
+        self.config
+            .max_nodes
+            .saturating_mul(2)
+            .clamp(2, u16::MAX - 1)
+    }
+
     fn new_region(
         &self,
         now: Instant,
@@ -319,8 +327,7 @@ impl<B: Body> Node<B> {
             lapses: 0,
             starts,
         };
-        let (shards, nodes) = (config.shard_count, self.config.max_nodes);
-        let storage = HeapStorage::new(shards, nodes, config.buffer);
+        let storage = HeapStorage::new(config.shard_count, self.slots(), config.buffer);
         let settings = config.region(&self.config, id);
         Region::new(now, self.me.node, session, settings, storage).map_err(|error| {
             AddTypeError::Config(ConfigError::new(error.field(), "is out of its range"))
@@ -333,7 +340,7 @@ impl<B: Body> Node<B> {
         config: &TypeConfig,
         strategy: Strategy,
     ) -> Result<TypeCoordinator, AddTypeError> {
-        let storage = CoordinatorHeap::new(config.shard_count, self.config.max_nodes);
+        let storage = CoordinatorHeap::new(config.shard_count, self.slots());
         Coordinator::new(now, config.coordinator(), strategy, storage).map_err(|error| {
             AddTypeError::Config(ConfigError::new(error.field(), "is out of its range"))
         })

@@ -127,9 +127,16 @@ impl Links {
         let proven = connection.authenticated;
         let node =
             proven.or_else(|| (hash::node_id(hello.name) == hello.node).then_some(hello.node));
-        let version = match self.examine(hello, proven) {
+        let dialed = connection.dialed;
+        let version = match self.examine(hello, proven, dialed) {
             Ok(version) => version,
-            Err(refusal) => return Err(self.refuse(link, node, refusal)),
+            Err(refusal) => {
+                // Who says that a life is over matters to the one that lives it.
+                if !dialed && matches!(refusal, Refusal::Incarnation { .. }) {
+                    self.greet(link);
+                }
+                return Err(self.refuse(link, node, refusal));
+            }
         };
         let max_frame = hello.max_frame.min(self.config.max_frame);
         if let Some(connection) = self.connections.get_mut(link) {
@@ -148,7 +155,12 @@ impl Links {
         Ok(())
     }
 
-    fn examine(&self, hello: &Hello<'_>, proven: Option<NodeId>) -> Result<u8, Refusal> {
+    fn examine(
+        &self,
+        hello: &Hello<'_>,
+        proven: Option<NodeId>,
+        dialed: bool,
+    ) -> Result<u8, Refusal> {
         let ours = (MIN_VERSION, MAX_VERSION);
         let theirs = (hello.min_version, hello.max_version);
         let version = negotiate(ours, theirs).map_err(|_| Refusal::Version {
@@ -171,7 +183,10 @@ impl Links {
         if hello.lanes == 0 {
             return Err(Refusal::Handshake);
         }
-        self.admits(hello.node, hello.incarnation)?;
+        // A dialer lets the other side speak first, which may refuse it for the same reason.
+        if !dialed {
+            self.admits(hello.node, hello.incarnation)?;
+        }
         let links = self
             .connections
             .iter()

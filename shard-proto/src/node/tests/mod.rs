@@ -8,3 +8,7 @@
 )]
 
 mod asks;
+mod cluster;
+mod faults;
+mod forming;
+mod moving;

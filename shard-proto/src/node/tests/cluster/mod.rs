@@ -1,0 +1,442 @@
+//! Nodes of one process in virtual time: byte pipes with delays between them, entities that record what they handle.
+
+mod app;
+mod check;
+mod net;
+
+use alloc::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use core::time::Duration;
+use std::println;
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::allocation::LeastShards;
+use crate::hash::{SplitMix64, entity_shard};
+use crate::membership::{Member, RemovalCause};
+use crate::node::*;
+use crate::region::{Origin, RejectReason};
+use crate::wire::control::RegisterRefusal;
+use crate::{Epoch, Incarnation, Instant, Leader, NodeId, ShardId, Term};
+
+pub(super) const MS: u64 = 1_000;
+pub(super) const SECOND: u64 = 1_000_000;
+
+/// A message as tests send it: who, and the how-manieth to that entity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Tell {
+    pub(super) sender: u32,
+    pub(super) number: u64,
+}
+
+impl Tell {
+    fn encode(self) -> Bytes {
+        let mut out = BytesMut::new();
+        out.put_u32(self.sender);
+        out.put_u64(self.number);
+        out.freeze()
+    }
+
+    fn decode(mut bytes: &[u8]) -> Self {
+        use bytes::Buf;
+        Self {
+            sender: bytes.get_u32(),
+            number: bytes.get_u64(),
+        }
+    }
+}
+
+/// What an entity handled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Handled {
+    pub(super) at: u64,
+    pub(super) host: usize,
+    pub(super) epoch: Epoch,
+    pub(super) id: String,
+    pub(super) tell: Tell,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    epoch: Epoch,
+    origin: Origin,
+    message: Message<Bytes>,
+    reply: Option<ReplyTo>,
+}
+
+/// A shard that runs, starts or stops on a host.
+#[derive(Debug)]
+pub(super) struct Serving {
+    pub(super) epoch: Epoch,
+    pub(super) started: bool,
+    pub(super) stopping: bool,
+    pub(super) open: bool,
+    mailbox: VecDeque<Waiting>,
+}
+
+/// What a host's application knows.
+#[derive(Debug, Default)]
+pub(super) struct App {
+    pub(super) serving: BTreeMap<(TypeIndex, ShardId), Serving>,
+    pending: BTreeMap<(TypeIndex, ShardId), u64>,
+    pub(super) answers: BTreeMap<u64, u8>,
+    pub(super) failures: BTreeMap<u64, AskFailure>,
+    pub(super) rejects: Vec<(String, Tell, RejectReason, Origin)>,
+    pub(super) warnings: Vec<Warning>,
+    pub(super) refused: Vec<RegisterRefusal>,
+    pub(super) members: BTreeMap<NodeId, Member>,
+    pub(super) gone: Vec<(NodeId, RemovalCause)>,
+    pub(super) leader: Option<Leader>,
+    pub(super) left: Option<u64>,
+    pub(super) removed: bool,
+    pub(super) moves: u64,
+}
+
+pub(super) struct Host {
+    pub(super) node: Node<Bytes>,
+    pub(super) name: &'static str,
+    pub(super) alive: bool,
+    pub(super) app: App,
+    links: BTreeMap<LinkId, (usize, usize)>,
+    bufs: BTreeMap<LinkId, BytesMut>,
+}
+
+#[derive(Debug)]
+struct Pipe {
+    ends: [(usize, Option<LinkId>); 2],
+    /// When the last byte towards an end arrives.
+    arrives: [u64; 2],
+    open: bool,
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Bytes {
+        pipe: usize,
+        end: usize,
+        bytes: Bytes,
+    },
+    Closed {
+        pipe: usize,
+        end: usize,
+    },
+    Dial {
+        host: usize,
+        dial: DialId,
+        address: String,
+    },
+    Started {
+        host: usize,
+        ty: TypeIndex,
+        shard: ShardId,
+        epoch: Epoch,
+    },
+    Stopped {
+        host: usize,
+        ty: TypeIndex,
+        shard: ShardId,
+        epoch: Epoch,
+    },
+    Handle {
+        host: usize,
+        ty: TypeIndex,
+        shard: ShardId,
+        epoch: Epoch,
+    },
+}
+
+/// Settings of a run.
+pub(super) struct World {
+    pub(super) delay: (u64, u64),
+    pub(super) start: (u64, u64),
+    pub(super) stop: (u64, u64),
+    pub(super) service: (u64, u64),
+    pub(super) fast_path: bool,
+}
+
+impl Default for World {
+    fn default() -> Self {
+        Self {
+            delay: (100, 3 * MS),
+            start: (0, 20 * MS),
+            stop: (0, 20 * MS),
+            service: (0, 500),
+            fast_path: true,
+        }
+    }
+}
+
+pub(super) struct Cluster {
+    pub(super) now: u64,
+    pub(super) hosts: Vec<Host>,
+    pub(super) handled: Vec<Handled>,
+    pub(super) world: World,
+    pub(super) rng: SplitMix64,
+    pub(super) blocked: BTreeSet<(usize, usize)>,
+    numbers: BTreeMap<(u32, String), u64>,
+    next_key: u64,
+    pipes: Vec<Pipe>,
+    events: BinaryHeap<Reverse<(u64, u64, usize)>>,
+    bodies: BTreeMap<usize, Event>,
+    sequence: u64,
+    trace: bool,
+}
+
+/// Seeds to try: `CLUSTER_SEEDS`, or a few.
+pub(super) fn seeds() -> core::ops::Range<u64> {
+    let seeds = std::env::var("CLUSTER_SEEDS").ok();
+    0..seeds.and_then(|seeds| seeds.parse().ok()).unwrap_or(2)
+}
+
+pub(super) fn config(mode: MembershipMode, seeds: &[&str]) -> NodeConfig {
+    let seeds = seeds.iter().map(ToString::to_string).collect();
+    NodeConfig::new(mode).lan().with_seeds(seeds)
+}
+
+pub(super) const fn links() -> MembershipMode {
+    MembershipMode::Links {
+        down_after: Duration::from_millis(1_500),
+    }
+}
+
+pub(super) const CART: TypeConfig = TypeConfig::new("cart")
+    .lan()
+    .with_shards(32)
+    .with_buffer(4_096);
+
+impl Cluster {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            now: 1_000 * SECOND,
+            hosts: Vec::new(),
+            handled: Vec::new(),
+            world: World::default(),
+            rng: SplitMix64::new(seed),
+            blocked: BTreeSet::new(),
+            numbers: BTreeMap::new(),
+            next_key: 1,
+            pipes: Vec::new(),
+            events: BinaryHeap::new(),
+            bodies: BTreeMap::new(),
+            sequence: 0,
+            trace: std::env::var("CLUSTER_TRACE").is_ok(),
+        }
+    }
+
+    /// Starts nodes that know each other's addresses, without types.
+    pub(super) fn with_nodes(seed: u64, mode: MembershipMode, names: &[&'static str]) -> Self {
+        let mut cluster = Self::new(seed);
+        for (index, name) in names.iter().enumerate() {
+            let config = config(mode, names).with_bootstrap(index == 0);
+            cluster.start(name, config);
+            cluster.run(MS);
+        }
+        cluster
+    }
+
+    pub(super) fn instant(&self) -> Instant {
+        Instant::from_micros(self.now)
+    }
+
+    /// Starts a node; its address is its name. Its clock of incarnations is the cluster's time.
+    pub(super) fn start(&mut self, name: &'static str, config: NodeConfig) -> usize {
+        let identity = Identity::new(name, Incarnation(self.now), name);
+        let config = config.with_seed(self.rng.next_u64());
+        let mut node = Node::new(self.instant(), identity, config).unwrap();
+        node.handle_term_floor(self.instant(), Term(self.now / (SECOND / 16)));
+        self.hosts.push(Host {
+            node,
+            name,
+            alive: true,
+            app: App::default(),
+            links: BTreeMap::new(),
+            bufs: BTreeMap::new(),
+        });
+        let host = self.hosts.len() - 1;
+        self.pump(host);
+        host
+    }
+
+    pub(super) fn add_type(&mut self, host: usize, config: TypeConfig) -> TypeIndex {
+        let now = self.instant();
+        let strategy = Box::new(LeastShards::new());
+        let ty = self.hosts[host]
+            .node
+            .add_type(now, config, strategy)
+            .unwrap();
+        self.pump(host);
+        ty
+    }
+
+    pub(super) fn add_type_everywhere(&mut self, config: &TypeConfig) -> TypeIndex {
+        let mut ty = TypeIndex(0);
+        for host in 0..self.hosts.len() {
+            if self.hosts[host].alive {
+                ty = self.add_type(host, config.clone());
+            }
+        }
+        ty
+    }
+
+    fn range(&mut self, range: (u64, u64)) -> u64 {
+        range.0 + self.rng.below(range.1 - range.0 + 1)
+    }
+
+    fn delay(&mut self) -> u64 {
+        self.range(self.world.delay)
+    }
+
+    fn schedule(&mut self, at: u64, event: Event) {
+        self.sequence += 1;
+        let key = self.sequence as usize;
+        self.bodies.insert(key, event);
+        self.events
+            .push(Reverse((at.max(self.now), self.sequence, key)));
+    }
+
+    /// Does what a node wants until it wants nothing, then writes.
+    pub(super) fn pump(&mut self, host: usize) {
+        if !self.hosts[host].alive {
+            return;
+        }
+        while let Some(command) = self.hosts[host].node.poll_command() {
+            self.obey(host, command);
+        }
+        self.flush(host);
+    }
+
+    fn happen(&mut self, event: Event) {
+        let now = self.instant();
+        match event {
+            Event::Bytes { pipe, end, bytes } => {
+                let (host, link) = self.pipes[pipe].ends[end];
+                let Some(link) = link else { return };
+                if self.pipes[pipe].open && self.hosts[host].alive {
+                    let buf = self.hosts[host].bufs.entry(link).or_default();
+                    buf.extend_from_slice(&bytes);
+                    self.read(host, link);
+                    self.pump(host);
+                }
+            }
+            Event::Closed { pipe, end } => {
+                let (host, link) = self.pipes[pipe].ends[end];
+                self.pipes[pipe].ends[end].1 = None;
+                if let Some(link) = link
+                    && self.hosts[host].alive
+                {
+                    self.hosts[host].links.remove(&link);
+                    self.hosts[host].bufs.remove(&link);
+                    self.hosts[host].node.handle_closed(now, link);
+                    self.pump(host);
+                }
+            }
+            Event::Dial {
+                host,
+                dial,
+                address,
+            } => self.dial(host, dial, &address),
+            Event::Started {
+                host,
+                ty,
+                shard,
+                epoch,
+            } => {
+                let Host {
+                    node, app, alive, ..
+                } = &mut self.hosts[host];
+                if let Some(serving) = app.serving.get_mut(&(ty, shard))
+                    && *alive
+                    && serving.epoch == epoch
+                    && !serving.stopping
+                {
+                    serving.started = true;
+                    node.shard_started(now, ty, shard, epoch);
+                    self.pump(host);
+                }
+            }
+            Event::Stopped {
+                host,
+                ty,
+                shard,
+                epoch,
+            } => {
+                if self.hosts[host].alive {
+                    self.hosts[host].app.serving.remove(&(ty, shard));
+                    let node = &mut self.hosts[host].node;
+                    node.shard_stopped(now, ty, shard, epoch, false);
+                    self.pump(host);
+                }
+            }
+            Event::Handle {
+                host,
+                ty,
+                shard,
+                epoch,
+            } => {
+                if self.hosts[host].alive {
+                    self.handle(host, ty, shard, epoch);
+                }
+            }
+        }
+    }
+
+    /// One event or timeout, not later than `end`. `false`: nothing happens until then.
+    fn step(&mut self, end: u64) -> bool {
+        let timeout = (0..self.hosts.len())
+            .filter(|host| self.hosts[*host].alive)
+            .filter_map(|host| Some((self.hosts[host].node.poll_timeout()?.as_micros(), host)))
+            .min();
+        let event = self.events.peek().map(|Reverse((at, _, _))| *at);
+        let at = timeout.map(|(at, _)| at.max(self.now));
+        match (event, at) {
+            (Some(event), at) if event <= end && at.is_none_or(|at| event <= at) => {
+                let Some(Reverse((at, _, key))) = self.events.pop() else {
+                    return false;
+                };
+                self.now = self.now.max(at);
+                let event = self.bodies.remove(&key).unwrap();
+                self.happen(event);
+                true
+            }
+            (_, Some(at)) if at <= end => {
+                self.now = at;
+                let (_, host) = timeout.unwrap();
+                let now = self.instant();
+                self.hosts[host].node.handle_timeout(now);
+                self.pump(host);
+                true
+            }
+            _ => {
+                self.now = end;
+                false
+            }
+        }
+    }
+
+    /// Lets time pass.
+    pub(super) fn run(&mut self, micros: u64) {
+        let end = self.now + micros;
+        let mut steps = 0_u64;
+        while self.step(end) {
+            steps += 1;
+            assert!(steps < 5_000_000, "nothing but work at {}", self.now);
+        }
+    }
+
+    /// Lets time pass until something is true; how long it took.
+    pub(super) fn run_until(&mut self, limit: u64, mut done: impl FnMut(&Self) -> bool) -> u64 {
+        let begin = self.now;
+        let end = begin + limit;
+        while !done(self) {
+            if self.now >= end {
+                panic!("not within {limit} µs: {}", self.describe());
+            }
+            let slice = (self.now + MS).min(end);
+            while self.step(slice) {}
+        }
+        self.now - begin
+    }
+}

@@ -1,0 +1,169 @@
+//! Byte pipes between hosts.
+
+use super::*;
+
+impl Cluster {
+    /// The process ends: nothing of it is left, its peers see closed connections.
+    pub(in super::super) fn kill(&mut self, host: usize) {
+        self.hosts[host].alive = false;
+        for pipe in 0..self.pipes.len() {
+            if self.pipes[pipe].open && self.pipes[pipe].ends.iter().any(|end| end.0 == host) {
+                self.cut(pipe);
+            }
+        }
+    }
+
+    /// A network in which the two cannot talk, without either being told.
+    pub(in super::super) fn block(&mut self, a: usize, b: usize) {
+        self.blocked.insert((a.min(b), a.max(b)));
+    }
+
+    pub(in super::super) fn unblock(&mut self, a: usize, b: usize) {
+        self.blocked.remove(&(a.min(b), a.max(b)));
+        // What was on its way is lost: a stream with a hole is no stream.
+        self.reset(a, b);
+    }
+
+    /// Resets every connection between two hosts; what is on its way is lost.
+    pub(in super::super) fn reset(&mut self, a: usize, b: usize) {
+        for pipe in 0..self.pipes.len() {
+            let ends = [self.pipes[pipe].ends[0].0, self.pipes[pipe].ends[1].0];
+            if self.pipes[pipe].open && (ends == [a, b] || ends == [b, a]) {
+                self.cut(pipe);
+            }
+        }
+    }
+
+    pub(super) fn cut(&mut self, pipe: usize) {
+        self.pipes[pipe].open = false;
+        for end in 0..2 {
+            let at = self.now + self.delay();
+            self.schedule(at, Event::Closed { pipe, end });
+        }
+    }
+
+    pub(super) fn flush(&mut self, host: usize) {
+        while let Some(link) = self.hosts[host].node.links_to_flush() {
+            self.write(host, link);
+        }
+    }
+
+    pub(super) fn write(&mut self, host: usize, link: LinkId) {
+        while let Some(bytes) = self.hosts[host].node.poll_transmit(link) {
+            let Some(&(pipe, end)) = self.hosts[host].links.get(&link) else {
+                continue;
+            };
+            let to = 1 - end;
+            let peer = self.pipes[pipe].ends[to].0;
+            if !self.pipes[pipe].open || self.blocked.contains(&(host.min(peer), host.max(peer))) {
+                continue;
+            }
+            // Split anywhere: frames do not arrive whole.
+            let mut rest = bytes;
+            while !rest.is_empty() {
+                let len = 1 + self.rng.below(rest.len() as u64) as usize;
+                let at = (self.now + self.delay()).max(self.pipes[pipe].arrives[to]);
+                self.pipes[pipe].arrives[to] = at;
+                let bytes = rest.split_to(len);
+                self.schedule(
+                    at,
+                    Event::Bytes {
+                        pipe,
+                        end: to,
+                        bytes,
+                    },
+                );
+            }
+        }
+    }
+
+    pub(super) fn close(&mut self, host: usize, link: LinkId) {
+        self.hosts[host].bufs.remove(&link);
+        if let Some((pipe, end)) = self.hosts[host].links.remove(&link) {
+            self.pipes[pipe].ends[end].1 = None;
+            let to = 1 - end;
+            let at = (self.now + self.delay()).max(self.pipes[pipe].arrives[to]);
+            self.schedule(at, Event::Closed { pipe, end: to });
+        }
+    }
+
+    pub(super) fn dial(&mut self, host: usize, dial: DialId, address: &str) {
+        let now = self.instant();
+        let listener = self
+            .hosts
+            .iter()
+            .position(|host| host.alive && host.name == address);
+        let reachable = listener.filter(|to| {
+            self.hosts[host].alive && !self.blocked.contains(&(host.min(*to), host.max(*to)))
+        });
+        let Some(to) = reachable else {
+            self.hosts[host].node.handle_dial_failed(now, dial);
+            return self.pump(host);
+        };
+        let Ok(ours) = self.hosts[host].node.handle_dialed(now, dial, None) else {
+            return;
+        };
+        let theirs = self.hosts[to].node.handle_accepted(now, None).ok();
+        let pipe = self.pipes.len();
+        self.pipes.push(Pipe {
+            ends: [(host, Some(ours)), (to, theirs)],
+            arrives: [0; 2],
+            open: true,
+        });
+        self.hosts[host].links.insert(ours, (pipe, 0));
+        match theirs {
+            Some(theirs) => {
+                self.hosts[to].links.insert(theirs, (pipe, 1));
+            }
+            None => self.cut(pipe),
+        }
+        self.pump(host);
+        self.pump(to);
+    }
+
+    pub(super) fn read(&mut self, host: usize, link: LinkId) {
+        let now = self.instant();
+        loop {
+            let Some(mut buf) = self.hosts[host].bufs.remove(&link) else {
+                return;
+            };
+            let read = self.hosts[host].node.read(now, link, &mut buf);
+            self.hosts[host].bufs.insert(link, buf);
+            match read {
+                Ok(None) => return,
+                Ok(Some(Delivery::Message {
+                    ty,
+                    shard,
+                    epoch,
+                    origin,
+                    message,
+                    reply,
+                })) => {
+                    self.post(
+                        host,
+                        ty,
+                        shard,
+                        epoch,
+                        Origin::Remote(origin),
+                        message,
+                        reply,
+                    );
+                }
+                Ok(Some(Delivery::Answer { key, status, .. })) => {
+                    let old = self.hosts[host].app.answers.insert(key.0, status);
+                    assert_eq!(old, None, "answered twice");
+                }
+                Err(error) => {
+                    if self.trace {
+                        println!("{} {} {error}", self.now, self.hosts[host].name);
+                    }
+                    self.write(host, link);
+                    return self.close(host, link);
+                }
+            }
+            if self.rng.below(2) == 0 {
+                self.pump(host);
+            }
+        }
+    }
+}
