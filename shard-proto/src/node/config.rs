@@ -79,6 +79,8 @@ pub struct NodeConfig {
     pub(crate) max_frame: u32,
     pub(crate) window_bytes: u32,
     pub(crate) window_frames: u32,
+    #[cfg(feature = "swim")]
+    pub(crate) swim: super::swim::SwimConfig,
 }
 
 macro_rules! with {
@@ -121,6 +123,8 @@ impl NodeConfig {
             max_frame: 1 << 20,
             window_bytes: 4 << 20,
             window_frames: 16_384,
+            #[cfg(feature = "swim")]
+            swim: super::swim::SwimConfig::new(),
         }
     }
 
@@ -143,6 +147,19 @@ impl NodeConfig {
         self.dial_retry = Duration::from_millis(100);
         self.keep_alive = Duration::from_millis(200);
         self.link_timeout = Duration::from_secs(2);
+        #[cfg(feature = "swim")]
+        {
+            self.swim = super::swim::SwimConfig::lan();
+        }
+        self
+    }
+
+    /// Settings of [`MembershipMode::Swim`]; room for nodes is twice the limit of nodes. Default:
+    /// [`SwimConfig::new`](super::swim::SwimConfig::new), or its LAN preset.
+    #[cfg(feature = "swim")]
+    #[must_use]
+    pub const fn with_swim(mut self, swim: super::swim::SwimConfig) -> Self {
+        self.swim = swim;
         self
     }
 

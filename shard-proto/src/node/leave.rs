@@ -84,6 +84,8 @@ impl<B: Body> Node<B> {
         self.leadership.leave(now);
         self.lead_dirty = true;
         self.set_leaving(self.me.node);
+        #[cfg(feature = "swim")]
+        self.swim_leaving();
         self.pump_links();
     }
 
@@ -159,6 +161,8 @@ impl<B: Body> Node<B> {
         let now = self.now;
         self.stop_types(now);
         self.asks.fail_all(AskFailure::Stopped);
+        #[cfg(feature = "swim")]
+        self.swim_left();
         self.links.goodbye(now);
         self.pump_links();
         self.out.push_back(NodeCommand::Left);

@@ -189,6 +189,8 @@ impl<B: Body> Node<B> {
                 if let MembershipMode::Links { down_after } = self.config.membership {
                     self.link_down(node, down_after);
                 }
+                #[cfg(feature = "swim")]
+                self.swim_link_down(node);
             }
             LinkEvent::Refused {
                 by_peer,
@@ -233,6 +235,8 @@ impl<B: Body> Node<B> {
             };
             self.set_member(member, Some(&identity.address));
         }
+        #[cfg(feature = "swim")]
+        self.swim_link_up(identity);
     }
 
     /// Without a membership service a member is what its link is.
@@ -289,6 +293,10 @@ impl<B: Body> Node<B> {
         }
         let (now, me) = (self.now, self.me);
         self.phase = Phase::Removing;
+        #[cfg(feature = "swim")]
+        {
+            self.swim = None;
+        }
         self.stop_types(now);
         self.tell(MemberChange::Removed {
             node: me.node,

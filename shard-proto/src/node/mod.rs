@@ -13,6 +13,8 @@
 mod api;
 mod asks;
 mod config;
+#[cfg(feature = "swim")]
+mod gossip;
 mod key;
 mod leave;
 pub(crate) mod link;
@@ -75,6 +77,8 @@ pub struct Node<B> {
     /// The application has not heard of `leader`.
     leader_news: bool,
     members: Members,
+    #[cfg(feature = "swim")]
+    swim: Option<swim::Swim>,
     types: Types<B>,
     asks: Asks,
     /// Data of lives that ended, to be reported as perhaps delivered.
@@ -139,6 +143,8 @@ impl<B: Body> Node<B> {
             address,
             roles,
         };
+        #[cfg(feature = "swim")]
+        let swim = config.swim(now, &who)?;
         let mut links = Links::new(now, config.links(), who)?;
         if config.membership != MembershipMode::Alone {
             for seed in &config.seeds {
@@ -158,6 +164,8 @@ impl<B: Body> Node<B> {
             reign: None,
             leader_news: false,
             members,
+            #[cfg(feature = "swim")]
+            swim,
             types: Types::new(),
             asks: Asks::new(now, config.seed, config.max_asks),
             lost: VecDeque::new(),
@@ -202,6 +210,8 @@ impl<B: Body> Node<B> {
             self.links.handle_timeout(now);
         }
         self.pump_links();
+        #[cfg(feature = "swim")]
+        self.swim_timeout();
         self.expire_members();
         self.check_leave();
     }
@@ -212,6 +222,11 @@ impl<B: Body> Node<B> {
         at = earliest(at, self.types.poll_timeout());
         at = earliest(at, self.asks.poll_timeout());
         at = earliest(at, self.members.poll_timeout());
+        #[cfg(feature = "swim")]
+        {
+            let swim = self.swim.as_ref();
+            at = earliest(at, swim.and_then(swim::Swim::poll_timeout));
+        }
         earliest(at, self.phase.poll_timeout())
     }
 

@@ -346,7 +346,9 @@ impl<B: Body> Node<B> {
             return;
         };
         if let Control::Swim(packet) = control {
-            self.handle_swim(now, from, packet);
+            if !self.handle_swim(peer, from, packet) {
+                self.unexpected(from, header, None, "a packet of membership");
+            }
             return;
         }
         if self.members.get(from).is_none() {
@@ -511,9 +513,16 @@ impl<B: Body> Node<B> {
         });
     }
 
-    /// The membership protocol of another node says something.
-    fn handle_swim(&mut self, _now: Instant, _from: NodeId, _packet: &[u8]) {
-        count(&mut self.stats.unexpected);
+    /// The membership protocol of another node says something. Whether it may.
+    #[cfg(feature = "swim")]
+    fn handle_swim(&mut self, peer: PeerSlot, from: NodeId, packet: &[u8]) -> bool {
+        self.swim_packet(peer, from, packet)
+    }
+
+    /// There is no such protocol here.
+    #[cfg(not(feature = "swim"))]
+    fn handle_swim(&mut self, _peer: PeerSlot, _from: NodeId, _packet: &[u8]) -> bool {
+        false
     }
 }
 
