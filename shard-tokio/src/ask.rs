@@ -6,6 +6,7 @@
 
 use core::any::Any;
 use core::cell::Cell;
+use core::fmt;
 use core::mem;
 use core::pin::Pin;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -30,11 +31,11 @@ pub(crate) struct Slot<R> {
 
 struct State<R> {
     number: u64,
-    answer: Option<Result<Answer<R>, AskError>>,
+    answer: Option<Result<Given<R>, AskError>>,
     asker: Option<Waker>,
 }
 
-enum Answer<R> {
+enum Given<R> {
     Value(R),
     Encoded(Encoded),
 }
@@ -55,7 +56,7 @@ impl<R> Slot<R> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn resolve(&self, number: u64, answer: Result<Answer<R>, AskError>) {
+    fn resolve(&self, number: u64, answer: Result<Given<R>, AskError>) {
         let mut state = self.lock();
         if state.number != number || state.answer.is_some() {
             return;
@@ -92,7 +93,7 @@ pub(crate) struct Responder<R> {
 impl<R> Responder<R> {
     pub(crate) fn answer(mut self, value: R) {
         if let Some(slot) = self.slot.take() {
-            slot.resolve(self.number, Ok(Answer::Value(value)));
+            slot.resolve(self.number, Ok(Given::Value(value)));
         }
     }
 
@@ -136,7 +137,7 @@ trait AnySlot: Send + Sync {
 
 impl<R: Send + 'static> AnySlot for Slot<R> {
     fn resolve_encoded(&self, number: u64, answer: Result<Encoded, AskError>) {
-        self.resolve(number, answer.map(Answer::Encoded));
+        self.resolve(number, answer.map(Given::Encoded));
     }
 
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
@@ -203,11 +204,15 @@ impl<R: Send + 'static> Pool<R> {
     }
 
     /// Begins to wait until `deadline`.
-    pub(crate) fn wait(&self, deadline: Instant) -> (Waiting<'_, R>, Responder<R>) {
-        let free = self.stripe().pop();
+    pub(crate) fn wait<P: AsRef<Self>>(
+        pool: P,
+        deadline: Instant,
+    ) -> (Waiting<P, R>, Responder<R>) {
+        let this = pool.as_ref();
+        let free = this.stripe().pop();
         let slot = free.unwrap_or_else(|| {
             let slot = Arc::new(Slot::new());
-            let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut all = this.all.lock().unwrap_or_else(PoisonError::into_inner);
             all.push(Arc::clone(&slot));
             slot
         });
@@ -224,7 +229,7 @@ impl<R: Send + 'static> Pool<R> {
         };
         let waiting = Waiting {
             slot: Some(slot),
-            pool: self,
+            pool,
         };
         (waiting, responder)
     }
@@ -249,13 +254,46 @@ impl<R: Send + 'static> Sweep for Pool<R> {
     }
 }
 
-/// The asker's side: a future of the answer.
-pub(crate) struct Waiting<'a, R: Send + 'static> {
-    slot: Option<Arc<Slot<R>>>,
-    pool: &'a Pool<R>,
+impl<R> AsRef<Self> for Pool<R> {
+    fn as_ref(&self) -> &Self {
+        self
+    }
 }
 
-impl<R: Message> Future for Waiting<'_, R> {
+/// An answer that is on its way, from [`EntityRef::begin_ask`](crate::EntityRef::begin_ask). Dropping it abandons the
+/// answer, not the message.
+#[must_use = "futures do nothing unless polled"]
+pub struct Answer<R: Message>(Waiting<Arc<Pool<R>>, R>);
+
+impl<R: Message> Answer<R> {
+    pub(crate) const fn new(waiting: Waiting<Arc<Pool<R>>, R>) -> Self {
+        Self(waiting)
+    }
+}
+
+impl<R: Message> Future for Answer<R> {
+    type Output = Result<R, AskError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(cx)
+    }
+}
+
+impl<R: Message> fmt::Debug for Answer<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answer").finish_non_exhaustive()
+    }
+}
+
+/// The asker's side: a future of the answer.
+pub(crate) struct Waiting<P: AsRef<Pool<R>>, R: Send + 'static> {
+    slot: Option<Arc<Slot<R>>>,
+    pool: P,
+}
+
+impl<P: AsRef<Pool<R>>, R: Send + 'static> Unpin for Waiting<P, R> {}
+
+impl<P: AsRef<Pool<R>>, R: Message> Future for Waiting<P, R> {
     type Output = Result<R, AskError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -272,13 +310,13 @@ impl<R: Message> Future for Waiting<'_, R> {
         };
         drop(state);
         Poll::Ready(answer.and_then(|answer| match answer {
-            Answer::Value(value) => Ok(value),
-            Answer::Encoded(encoded) => encoded.decode().map_err(AskError::Codec),
+            Given::Value(value) => Ok(value),
+            Given::Encoded(encoded) => encoded.decode().map_err(AskError::Codec),
         }))
     }
 }
 
-impl<R: Send + 'static> Drop for Waiting<'_, R> {
+impl<P: AsRef<Pool<R>>, R: Send + 'static> Drop for Waiting<P, R> {
     fn drop(&mut self) {
         let Some(slot) = self.slot.take() else {
             return;
@@ -291,7 +329,7 @@ impl<R: Send + 'static> Drop for Waiting<'_, R> {
         let asker = state.asker.take();
         drop(state);
         drop((answer, asker));
-        self.pool.put_back(slot);
+        self.pool.as_ref().put_back(slot);
     }
 }
 
@@ -354,7 +392,7 @@ mod tests {
     async fn an_answer_arrives_and_the_slot_is_used_again() {
         let pool = Pool::<u64>::new();
         for n in 0..10 {
-            let (waiting, responder) = pool.wait(deadline(1));
+            let (waiting, responder) = Pool::wait(&pool, deadline(1));
             responder.answer(n);
             assert_eq!(waiting.await, Ok(n));
         }
@@ -364,9 +402,9 @@ mod tests {
     #[tokio::test]
     async fn a_late_answer_does_not_reach_the_next_ask() {
         let pool = Pool::<u64>::new();
-        let (waiting, late) = pool.wait(deadline(1));
+        let (waiting, late) = Pool::wait(&pool, deadline(1));
         drop(waiting);
-        let (waiting, responder) = pool.wait(deadline(1));
+        let (waiting, responder) = Pool::wait(&pool, deadline(1));
         late.answer(1);
         responder.answer(2);
         assert_eq!(waiting.await, Ok(2));
@@ -375,8 +413,8 @@ mod tests {
     #[tokio::test]
     async fn deadlines_and_dropped_responders_end_the_wait() {
         let pool = Pool::<u64>::new();
-        let (early, _kept) = pool.wait(deadline(10));
-        let (late, responder) = pool.wait(deadline(20));
+        let (early, _kept) = Pool::wait(&pool, deadline(10));
+        let (late, responder) = Pool::wait(&pool, deadline(20));
         pool.sweep(deadline(10));
         assert_eq!(early.await, Err(AskError::Timeout));
         drop(responder);
@@ -386,12 +424,12 @@ mod tests {
     #[tokio::test]
     async fn the_driver_finds_asks_by_key_once() {
         let (pool, mut asks) = (Pool::<u64>::new(), Asks::default());
-        let (waiting, responder) = pool.wait(deadline(1));
+        let (waiting, responder) = Pool::wait(&pool, deadline(1));
         let key = asks.insert(responder.erase().unwrap());
         let pending = asks.remove(key).unwrap();
         assert!(asks.remove(key).is_none());
         assert!(
-            pool.wait(deadline(1))
+            Pool::wait(&pool, deadline(1))
                 .1
                 .erase()
                 .unwrap()

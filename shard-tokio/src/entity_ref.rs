@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::future::poll_fn;
+use core::pin::{Pin, pin};
 use core::str;
 use core::task::{Context, Poll, ready};
 use core::time::Duration;
@@ -10,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 use shard_proto::ShardId;
 use shard_proto::node::EntityKey;
 
+use crate::ask::{Answer, Pool};
 use crate::body::{Body, Encoded};
 use crate::entity::Entity;
 use crate::error::{AskError, TellError};
@@ -124,12 +126,11 @@ impl<E: Entity> EntityRef<E> {
         timeout: Duration,
     ) -> Result<E::Reply, AskError> {
         let deadline = self.shared.node.deadline(timeout);
-        let (mut answer, responder) = self.shared.pool.wait(deadline);
-        let outgoing = Outgoing {
+        let (mut answer, responder) = Pool::wait(&*self.shared.pool, deadline);
+        let mut send = pin!(self.send(Outgoing {
             message: message.into(),
             caller: Caller::Ask(responder),
-        };
-        let mut send = core::pin::pin!(self.send(outgoing));
+        }));
         let mut sent = false;
         poll_fn(|cx| {
             if !sent {
@@ -140,9 +141,43 @@ impl<E: Entity> EntityRef<E> {
                 }
             }
             // Also while it waits for room: the deadline counts from the call.
-            core::pin::Pin::new(&mut answer).poll(cx)
+            Pin::new(&mut answer).poll(cx)
         })
         .await
+    }
+
+    /// As [`EntityRef::ask`], in two steps: returns when the message is accepted, with a future of the answer. So one
+    /// caller can have many asks on their way to an entity, and they are handled in the order in which it made them.
+    ///
+    /// ```
+    /// # use shard_tokio::{AskError, Entity, EntityRef};
+    /// # async fn example<E: Entity<Message = u64, Reply = u64>>(entity: EntityRef<E>) -> Result<(), AskError> {
+    /// let first = entity.begin_ask(1_u64).await?;
+    /// let second = entity.begin_ask(2_u64).await?;
+    /// println!("{} {}", first.await?, second.await?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`AskError`]; the message was not sent. What else may go wrong, the future says.
+    pub async fn begin_ask(
+        &self,
+        message: impl Into<E::Message>,
+    ) -> Result<Answer<E::Reply>, AskError> {
+        let deadline = self.shared.node.deadline(self.shared.limits.ask_timeout);
+        let (mut answer, responder) = Pool::wait(Arc::clone(&self.shared.pool), deadline);
+        let mut send = pin!(self.send(Outgoing {
+            message: message.into(),
+            caller: Caller::Ask(responder),
+        }));
+        poll_fn(|cx| match send.as_mut().poll(cx) {
+            Poll::Ready(sent) => Poll::Ready(sent.map_err(AskError::from)),
+            // Nothing was sent yet, so this is the deadline.
+            Poll::Pending => Pin::new(&mut answer).poll(cx).map(|over| over.map(drop)),
+        })
+        .await?;
+        Ok(Answer::new(answer))
     }
 
     #[inline]

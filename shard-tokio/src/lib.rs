@@ -20,6 +20,7 @@ mod status;
 mod task;
 pub mod transport;
 
+pub use ask::Answer;
 pub use builder::{Membership, NodeBuilder, Preset};
 pub use entity::{BoxError, Context, Entity, ReplySlot};
 pub use entity_ref::EntityRef;
