@@ -4,14 +4,19 @@
 //! - `node` and `send`: the same node as a program of its own, and a client that talks to it.
 //! - `bench`: what this machine can do, and what the sharded entities make of it.
 
-#![allow(clippy::std_instead_of_alloc, reason = "programs have std")]
-
 pub mod cli;
+pub mod cluster;
+pub mod echo;
 pub mod failure;
 pub mod figures;
 pub mod floor;
 pub mod input;
 pub mod latency;
+pub mod ledger;
+pub mod log;
+pub mod map;
+pub mod process;
 pub mod progress;
 pub mod totals;
 pub mod verdict;
+pub mod visitor;

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// How far a long job is.
-#[derive(Debug)]
+/// How far a long job is. Clones show the same bar.
+#[derive(Clone, Debug)]
 pub struct Progress(ProgressBar);
 
 impl Progress {
@@ -30,14 +30,13 @@ impl Progress {
         self.0.set_message(what);
     }
 
+    /// Removes the bar.
+    pub fn clear(&self) {
+        self.0.finish_and_clear();
+    }
+
     /// A line above the bar. Not printed where there is no bar.
     pub fn note(&self, line: impl AsRef<str>) {
         self.0.println(line);
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        self.0.finish_and_clear();
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! Node 1 leads and hosts, node 2 hosts. A shard gets its first home, messages find it from both nodes, then its node
 //! leaves and the shard moves, with messages on their way. The network is a queue, time is a number.
-#![allow(clippy::std_instead_of_alloc, reason = "programs have std")]
 
 use core::time::Duration;
 use std::collections::VecDeque;

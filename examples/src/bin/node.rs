@@ -1,0 +1,103 @@
+//! A node of a cluster, in a terminal of its own.
+
+use core::time::Duration;
+use std::{collections::BTreeMap, process::ExitCode};
+
+use examples::{
+    cli,
+    failure::{self, Failure},
+    visitor::Visitor,
+};
+use shard_tokio::{EntityType, Member, Node, Preset};
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match cli::parse::<cli::Node>() {
+        Ok(options) => failure::exit(run(options).await),
+        Err(code) => code,
+    }
+}
+
+async fn run(options: cli::Node) -> Result<ExitCode, Failure> {
+    examples::log::to_stderr();
+    let node = Node::builder(options.name.clone())
+        .listen(options.listen)
+        .bootstrap(options.seed.is_empty())
+        .seeds(options.seed)
+        .preset(Preset::Lan)
+        .start()
+        .await
+        .map_err(Failure::run)?;
+    let name = options.name.clone();
+    let visitors = node
+        .entity_type::<Visitor>()
+        .shards(options.shards)
+        .factory(move |_id| Visitor::new(name.clone()));
+    let visitors = if options.proxy {
+        visitors.proxy()
+    } else {
+        visitors
+    };
+    let visitors = visitors.start().await.map_err(Failure::run)?;
+    println!(
+        "{} listens on {}; Ctrl-C leaves the cluster",
+        node.name(),
+        node.address()
+    );
+
+    let told = tokio::signal::ctrl_c();
+    tokio::pin!(told);
+    let ready = visitors.ready();
+    tokio::select! {
+        ready = ready => ready.map_err(Failure::run)?,
+        _ = &mut told => return leave(&node).await,
+    }
+    println!("{} takes part, as {}", node.name(), node.id());
+    let mut shown = Shown::default();
+    loop {
+        tokio::select! {
+            _ = &mut told => return leave(&node).await,
+            () = tokio::time::sleep(Duration::from_millis(200)) => shown.show(&node, &visitors),
+        }
+    }
+}
+
+async fn leave(node: &Node) -> Result<ExitCode, Failure> {
+    println!("{} leaves: hands its shards over", node.name());
+    node.leave().await.map_err(Failure::run)?;
+    println!("{} has left", node.name());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What was printed last; only changes are printed.
+#[derive(Default)]
+struct Shown {
+    members: BTreeMap<u64, String>,
+    hosted: usize,
+    running: usize,
+}
+
+impl Shown {
+    fn show(&mut self, node: &Node, visitors: &EntityType<Visitor>) {
+        let members: BTreeMap<_, _> = node.members().iter().map(describe).collect();
+        for (id, text) in &members {
+            if self.members.get(id) != Some(text) {
+                println!("member {id} {text}");
+            }
+        }
+        for id in self.members.keys().filter(|id| !members.contains_key(id)) {
+            println!("member {id} is gone");
+        }
+        self.members = members;
+        let (hosted, running) = (visitors.shards().len(), visitors.running());
+        if (hosted, running) != (self.hosted, self.running) {
+            println!("hosts {hosted} shards, {running} entities run");
+            (self.hosted, self.running) = (hosted, running);
+        }
+    }
+}
+
+fn describe(member: &Member) -> (u64, String) {
+    let at = member.address.as_deref().unwrap_or("an unknown address");
+    (member.node.0, format!("at {at} is {:?}", member.state))
+}

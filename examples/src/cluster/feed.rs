@@ -1,0 +1,203 @@
+//! Feeds rows into the cluster: in order, so many at a time.
+
+use core::{num::NonZeroU32, pin::pin, time::Duration};
+use std::sync::Arc;
+
+use shard_tokio::{AskError, EntityRef, EntityType};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
+    time::Instant,
+};
+
+use crate::{
+    failure::Failure,
+    input::{Input, Row},
+    latency::Latency,
+    ledger::{Account, Ledger},
+    progress::Progress,
+};
+
+/// How long the rows last that are fed while the cluster changes, so that there are some until the end of the change.
+const CHANGE: Duration = Duration::from_secs(3);
+
+/// The rows that were fed, and what became of them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fed {
+    /// Rows with an answer.
+    pub answered: u64,
+    /// Rows without, and why the first of them has none.
+    pub unanswered: u64,
+    /// The first error.
+    pub first_error: Option<String>,
+    /// How long the answers took.
+    pub latency: Latency,
+    /// How long it took from the first row to the last answer.
+    pub took: Duration,
+    /// Rows fed at full speed.
+    pub fast: u64,
+    /// How long that took.
+    pub fast_took: Duration,
+}
+
+/// An answer, or why there is none.
+type Answer = (Instant, Result<u32, AskError>, u32);
+
+/// Feeds the rows of a file.
+pub(super) struct Feed<'a> {
+    rows: Vec<Row<'a>>,
+    next: usize,
+    entities: Vec<EntityRef<Ledger>>,
+    room: Arc<Semaphore>,
+    concurrency: u32,
+    sender: mpsc::UnboundedSender<Answer>,
+    answers: mpsc::UnboundedReceiver<Answer>,
+    progress: Progress,
+    begun: Instant,
+    fed: Fed,
+}
+
+impl<'a> Feed<'a> {
+    pub(super) fn new(
+        input: &'a Input,
+        ledgers: &EntityType<Ledger>,
+        progress: Progress,
+        concurrency: NonZeroU32,
+    ) -> Self {
+        let (sender, answers) = mpsc::unbounded_channel();
+        Self {
+            rows: input.rows().collect(),
+            next: 0,
+            entities: input.keys().iter().map(|key| ledgers.entity(key)).collect(),
+            room: Arc::new(Semaphore::new(concurrency.get() as usize)),
+            concurrency: concurrency.get(),
+            sender,
+            answers,
+            progress,
+            begun: Instant::now(),
+            fed: Fed::default(),
+        }
+    }
+
+    /// Feeds rows up to this one as fast as they are answered.
+    pub(super) async fn at_full_speed(&mut self, up_to: usize) -> Result<(), Failure> {
+        self.progress.say("feeding rows");
+        let (begun, first) = (Instant::now(), self.next);
+        while self.next < up_to {
+            self.row().await?;
+        }
+        if self.next > first {
+            self.answered().await?;
+            self.fed.fast += (self.next - first) as u64;
+            self.fed.fast_took += begun.elapsed();
+        }
+        Ok(())
+    }
+
+    /// Feeds rows up to this one, spread over the time that a change takes; then waits until it is over.
+    pub(super) async fn while_changing(
+        &mut self,
+        up_to: usize,
+        change: impl Future<Output = Result<(), Failure>>,
+    ) -> Result<(), Failure> {
+        let mut change = pin!(change);
+        let rows = u32::try_from(up_to - self.next).unwrap_or(u32::MAX);
+        let pause = CHANGE / rows.max(1);
+        let mut at = Instant::now();
+        while self.next < up_to {
+            tokio::select! {
+                biased;
+                over = &mut change => return over,
+                () = tokio::time::sleep_until(at) => {}
+            }
+            // As many as are due: pauses may be shorter than what a timer can do.
+            while at <= Instant::now() && self.next < up_to {
+                self.row().await?;
+                at += pause;
+            }
+        }
+        change.await
+    }
+
+    /// Waits for room and feeds a row.
+    async fn row(&mut self) -> Result<(), Failure> {
+        let room = Arc::clone(&self.room).acquire_owned().await;
+        let room: OwnedSemaphorePermit = room.map_err(Failure::run)?;
+        self.take_answers()?;
+        let Some(&Row {
+            number,
+            key,
+            values,
+        }) = self.rows.get(self.next)
+        else {
+            return Ok(());
+        };
+        self.next += 1;
+        let asked = Instant::now();
+        let account = Account {
+            row: number,
+            values: values.to_vec(),
+        };
+        // Accepted before the next one is sent: that is what makes their order.
+        let answer = self.entities[key].begin_ask(account).await;
+        let sender = self.sender.clone();
+        tokio::spawn(async move {
+            let answer = match answer {
+                Ok(answer) => answer.await,
+                Err(error) => Err(error),
+            };
+            // Nobody listens any more after a failure.
+            let _ = sender.send((asked, answer, number));
+            drop(room);
+        });
+        Ok(())
+    }
+
+    fn take_answers(&mut self) -> Result<(), Failure> {
+        while let Ok(answer) = self.answers.try_recv() {
+            self.count(answer);
+        }
+        // A cluster that does not answer at all would take for ever.
+        if self.fed.unanswered > u64::from(self.concurrency).max(100) {
+            let why = self.fed.first_error.as_deref().unwrap_or("");
+            return Err(Failure::run(format!(
+                "{} rows have no answer; the first one: {why}",
+                self.fed.unanswered
+            )));
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, (asked, answer, row): Answer) {
+        match answer {
+            Ok(answered) if answered == row => {
+                self.fed.answered += 1;
+                self.fed.latency.record(asked.elapsed());
+            }
+            other => {
+                self.fed.unanswered += 1;
+                let why = match other {
+                    Ok(other) => format!("answered as row {other}"),
+                    Err(error) => error.to_string(),
+                };
+                self.fed
+                    .first_error
+                    .get_or_insert_with(|| format!("row {row}: {why}"));
+            }
+        }
+        self.progress.advance(1);
+    }
+
+    /// Waits for all answers.
+    async fn answered(&mut self) -> Result<(), Failure> {
+        let all = self.room.acquire_many(self.concurrency).await;
+        drop(all.map_err(Failure::run)?);
+        self.take_answers()
+    }
+
+    /// Waits for all answers and says what became of the rows.
+    pub(super) async fn finish(mut self) -> Result<Fed, Failure> {
+        self.answered().await?;
+        self.fed.took = self.begun.elapsed();
+        Ok(self.fed)
+    }
+}

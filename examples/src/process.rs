@@ -1,0 +1,68 @@
+//! Node processes: what they are told, what they say, and how the program that started them sees them.
+
+mod child;
+mod member;
+
+use core::time::Duration;
+use std::path::PathBuf;
+
+pub use child::{Child, Events};
+pub use member::{orders, run};
+use serde::{Deserialize, Serialize};
+
+use crate::failure::Failure;
+
+/// How long a node may take to start, to join or to stop.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The first argument of a node process; the second one is its [`Orders`].
+const MEMBER: &str = "--member";
+
+/// What a node process is to do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Orders {
+    /// Its name.
+    pub name: String,
+    /// Whom to join; nobody: it founds the cluster.
+    pub seeds: Vec<String>,
+    /// How many shards there are.
+    pub shards: u32,
+    /// What it hosts.
+    pub hosts: Hosts,
+}
+
+/// What a node process hosts.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Hosts {
+    /// Ledgers, which write their totals to this file.
+    Ledgers(PathBuf),
+    /// Echoes.
+    Echoes,
+}
+
+/// What a node process says on stdout, a line each.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Event {
+    /// It takes part; this is its address.
+    Ready(String),
+    /// It has left and ends.
+    Left,
+}
+
+/// What a node process is told on stdin, a line each. The end of stdin is a `stop`.
+const LEAVE: &str = "leave";
+const STOP: &str = "stop";
+
+/// Waits, but not for ever.
+///
+/// # Errors
+/// It took too long.
+pub async fn within<T>(what: &str, future: impl Future<Output = T>) -> Result<T, Failure> {
+    let result = tokio::time::timeout(PATIENCE, future).await;
+    result.map_err(|_| {
+        Failure::run(format!(
+            "waited {} s in vain until {what}",
+            PATIENCE.as_secs()
+        ))
+    })
+}

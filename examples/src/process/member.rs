@@ -1,0 +1,97 @@
+//! A node process.
+
+use std::{
+    io::{self, BufRead, Write},
+    process::ExitCode,
+    sync::Arc,
+    thread,
+};
+
+use shard_tokio::{Entity, EntityTypeBuilder, Membership, Node, Preset};
+use tokio::sync::mpsc;
+
+use super::{Event, Hosts, LEAVE, MEMBER, Orders};
+use crate::{
+    echo::Echo,
+    failure::Failure,
+    ledger::{Book, Ledger},
+};
+
+/// The orders on the command line, if this is a node process.
+#[must_use]
+pub fn orders() -> Option<Result<Orders, Failure>> {
+    let mut arguments = std::env::args().skip(1);
+    (arguments.next()? == MEMBER).then(|| {
+        let orders = arguments.next().unwrap_or_default();
+        serde_json::from_str(&orders).map_err(Failure::usage)
+    })
+}
+
+/// Is a node until told to leave or to stop.
+///
+/// # Errors
+/// It cannot start.
+pub async fn run(orders: Orders) -> Result<ExitCode, Failure> {
+    crate::log::if_asked();
+    let node = Node::builder(orders.name)
+        .listen("127.0.0.1:0")
+        .bootstrap(orders.seeds.is_empty())
+        .seeds(orders.seeds)
+        .preset(Preset::Lan)
+        .membership(Membership::Links)
+        .start()
+        .await
+        .map_err(Failure::run)?;
+    match orders.hosts {
+        Hosts::Ledgers(path) => {
+            let book = Arc::new(Book::open(&path)?);
+            let ledgers = node
+                .entity_type()
+                .factory(move |_key| Ledger::new(Arc::clone(&book)));
+            serve(&node, ledgers.shards(orders.shards)).await
+        }
+        Hosts::Echoes => {
+            let echoes = node.entity_type::<Echo>();
+            serve(&node, echoes.shards(orders.shards)).await
+        }
+    }
+}
+
+async fn serve<E: Entity>(
+    node: &Node,
+    entities: EntityTypeBuilder<E>,
+) -> Result<ExitCode, Failure> {
+    let entities = entities.start().await.map_err(Failure::run)?;
+    entities.ready().await.map_err(Failure::run)?;
+    say(&Event::Ready(node.address().to_owned()))?;
+
+    let mut told = lines();
+    if told.recv().await.as_deref() == Some(LEAVE) {
+        node.leave().await.map_err(Failure::run)?;
+        say(&Event::Left)?;
+    } else {
+        node.shutdown().await;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn say(event: &Event) -> Result<(), Failure> {
+    let line = serde_json::to_string(event).map_err(Failure::run)?;
+    let mut out = io::stdout().lock();
+    writeln!(out, "{line}")?;
+    Ok(out.flush()?)
+}
+
+/// Lines of stdin. A thread reads them: a blocked read must not keep the process from ending.
+fn lines() -> mpsc::UnboundedReceiver<String> {
+    let (sender, lines) = mpsc::unbounded_channel();
+    thread::spawn(move || {
+        for line in io::stdin().lock().lines() {
+            let Ok(line) = line else { return };
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}
