@@ -1,0 +1,107 @@
+//! The main job, end to end: real processes, real sockets.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn cluster(arguments: &[&str]) -> Output {
+    let mut cluster = Command::new(env!("CARGO_BIN_EXE_cluster"));
+    cluster.args(arguments).output().unwrap()
+}
+
+fn file(name: &str, text: &str) -> String {
+    let path = std::env::temp_dir().join(format!("{}-{name}", std::process::id()));
+    std::fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+fn job(arguments: &[&str]) -> Value {
+    let output = cluster(&[&["--json"], arguments].concat());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(stderr, "", "quiet when not a terminal");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    serde_json::from_str(&text).unwrap()
+}
+
+#[test]
+fn the_flights_while_a_node_joins_and_the_leading_one_leaves() {
+    let json = job(&[]);
+    for (key, value) in [
+        ("rows", 20_000),
+        ("processed", 20_000),
+        ("duplicated", 0),
+        ("reordered", 0),
+        ("lost", 0),
+        ("unanswered", 0),
+        ("wrong_totals", 0),
+    ] {
+        assert_eq!(json[key], value, "{json}");
+    }
+    assert_eq!(json["verdict"], "ok");
+    assert!(json["moves"].as_u64() > Some(0), "{json}");
+    for key in ["seconds", "asks_per_s", "p50_us", "p99_us"] {
+        assert!(json[key].as_f64() > Some(0.0), "{json}");
+    }
+}
+
+#[test]
+fn any_file_with_a_header() {
+    let rows: String = (0..300)
+        .map(|row| format!("{row},k{}\n", row % 7))
+        .collect();
+    let path = file("any.csv", &format!("n,city\n{rows}"));
+    let json = job(&[
+        "--input",
+        &path,
+        "--key",
+        "city",
+        "--nodes",
+        "1",
+        "--shards",
+        "8",
+        "--join-at",
+        "0",
+        "--leave-at",
+        "300",
+    ]);
+    assert_eq!((&json["rows"], &json["keys"]), (&300.into(), &7.into()));
+    assert_eq!(json["verdict"], "ok");
+}
+
+#[test]
+fn mistakes_are_one_line_and_exit_code_2() {
+    let text = file("text.csv", "origin,delay\nA,1\nB,late\n");
+    let rows: [(&[&str], &str); 6] = [
+        (
+            &["--input", "/nonexistent.csv"],
+            "error: /nonexistent.csv: No such file",
+        ),
+        (
+            &["--key", "airport"],
+            "no column \"airport\"; there are date, origin,",
+        ),
+        (
+            &["--input", &text],
+            "line 3, column delay: \"late\" is not a whole number",
+        ),
+        (
+            &["--nodes", "none"],
+            "error: invalid value 'none' for '--nodes",
+        ),
+        (
+            &["--join-at", "20001"],
+            "--join-at 20001: the file has only 20000 rows",
+        ),
+        (&["--colour"], "error: unexpected argument '--colour'"),
+    ];
+    for (arguments, expected) in rows {
+        let output = cluster(arguments);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
+        assert!(stderr.contains(expected), "{stderr}");
+        assert_eq!(output.stdout, b"");
+    }
+}
