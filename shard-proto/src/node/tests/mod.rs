@@ -12,3 +12,5 @@ mod cluster;
 mod faults;
 mod forming;
 mod moving;
+#[cfg(feature = "swim")]
+mod swim;
