@@ -1,4 +1,5 @@
 //! Sharded entities on tokio.
+#![allow(clippy::std_instead_of_alloc, reason = "tokio has std")]
 
 mod ask;
 mod body;

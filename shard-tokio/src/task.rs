@@ -2,11 +2,12 @@
 
 use core::future::poll_fn;
 use core::mem;
+use core::panic::AssertUnwindSafe;
 use core::pin::pin;
 use core::task::Poll;
 use core::time::Duration;
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::catch_unwind;
 
 use shard_proto::hash::mix;
 
@@ -57,7 +58,9 @@ pub(crate) async fn run<E: Entity>(seat: Seat<E>) {
             }
             (End::Closed, None) => return,
             (End::Failed, entity) => {
-                entity.map(discard);
+                if let Some(entity) = entity {
+                    discard(entity);
+                }
                 failures += 1;
                 if work.seat.pause(failures).await.is_err() {
                     return;

@@ -1,4 +1,5 @@
 //! One node without a network.
+#![allow(clippy::std_instead_of_alloc, clippy::std_instead_of_core)]
 
 mod common;
 

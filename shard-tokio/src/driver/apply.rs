@@ -272,7 +272,7 @@ impl Driver {
                 }
                 Ok(None) => break,
                 Err(error) => {
-                    tracing::warn!(peer = self.links.peer(link), "closing a link: {error}");
+                    tracing::info!(peer = self.links.peer(link), "closing a link: {error}");
                     self.links.close(link, &mut self.core);
                     return;
                 }

@@ -1,5 +1,5 @@
+use core::sync::atomic::{AtomicBool, AtomicUsize};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
@@ -27,11 +27,13 @@ fn pending_survives_every_change_of_state() {
     assert!(!gate.is_free(first) && gate.is_free(second));
 }
 
+type Box = Arc<Queue<(usize, u64)>>;
+
 /// A host with one entity, whose shard opens and closes: what the driver and the core do with it, in small.
 struct Host {
     gate: Gate,
     inbox: Queue<(usize, u64)>,
-    mailbox: Mutex<(Opening, Arc<Queue<(usize, u64)>>)>,
+    mailbox: Mutex<(Opening, Box)>,
     done: AtomicBool,
 }
 
@@ -61,7 +63,7 @@ impl Host {
         let mut buffer: VecDeque<(usize, u64)> = VecDeque::new();
         let mut open = false;
         while seen.len() < total {
-            if open && chance() % 4 == 0 {
+            if open && chance().is_multiple_of(4) {
                 open = false;
                 self.gate.set(Way::Closed);
                 let mailbox = Arc::clone(&self.mailbox.lock().unwrap().1);
@@ -84,7 +86,7 @@ impl Host {
             } else {
                 let count = arrived.len();
                 buffer.append(&mut arrived);
-                if chance() % 2 == 0 {
+                if chance().is_multiple_of(2) {
                     let opening = self.gate.start();
                     let mailbox = Arc::new(Queue::new());
                     // Published before the buffered messages are in: the number must keep callers out.
@@ -98,7 +100,7 @@ impl Host {
                 }
                 self.gate.settle(count as u32);
             }
-            if chance() % 8 == 0 {
+            if chance().is_multiple_of(8) {
                 std::thread::yield_now();
             }
         }
@@ -128,7 +130,7 @@ fn per_caller_order_holds(seed: u64, callers: usize, each: u64) {
             scope.spawn(move || {
                 let mut next = generator(seed ^ (caller as u64) << 32);
                 let mut chaos = move || {
-                    if next() % 16 == 0 {
+                    if next().is_multiple_of(16) {
                         std::thread::yield_now();
                     }
                 };

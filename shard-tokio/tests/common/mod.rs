@@ -1,5 +1,11 @@
 //! Entities and helpers of the tests.
-#![allow(dead_code, missing_docs, unreachable_pub)]
+#![allow(
+    dead_code,
+    missing_docs,
+    unreachable_pub,
+    clippy::std_instead_of_alloc,
+    clippy::std_instead_of_core
+)]
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -260,7 +266,16 @@ pub async fn within<F: Future>(seconds: u64, what: &str, future: F) -> F::Output
         .unwrap_or_else(|_| panic!("not within {seconds} s: {what}"))
 }
 
-/// Logs of a test that is looked into: `RUST_LOG`-like switch without a dependency.
 pub fn all<T, F: Fn(usize) -> T>(count: usize, make: F) -> Vec<T> {
+    logs();
     (0..count).map(make).collect()
+}
+
+/// Shows logs if `RUST_LOG` asks for them.
+pub fn logs() {
+    let filter = tracing_subscriber::EnvFilter::from_default_env();
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_test_writer()
+        .try_init();
 }

@@ -1,0 +1,124 @@
+//! Several nodes in one process, over real sockets.
+#![allow(clippy::std_instead_of_alloc, clippy::std_instead_of_core)]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Answer, Peer, Say, World, free_address, hosted_by, map_that, within};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_nodes_answer_for_each_other() {
+    within(60, "two nodes", async {
+        let world = World::new();
+        let seeds = common::all(2, |_| free_address());
+        let a = Peer::start("a", &seeds[0], &seeds[..1], &world).await;
+        let b = Peer::start("b", &seeds[1], &seeds[..1], &world).await;
+        a.scribes.ready().await.unwrap();
+        b.scribes.ready().await.unwrap();
+        for round in 1..=3 {
+            for e in 0..64 {
+                let peer = if e % 2 == 0 { &a } else { &b };
+                let entity = peer.scribes.entity(format!("e{e}"));
+                let sum = entity.ask(Say::Add(1)).await;
+                assert_eq!(sum, Ok(Answer::Sum(round)), "entity {e}, round {round}");
+            }
+        }
+        assert!(a.node.members().len() == 2 && b.node.members().len() == 2);
+        map_that(&a.scribes, |map| hosted_by(map, &b.node) >= 10).await;
+        b.node.shutdown().await;
+        for e in 0..64 {
+            let entity = a.scribes.entity(format!("e{e}"));
+            entity.ask(Say::Who).await.unwrap();
+        }
+    })
+    .await;
+}
+
+/// Callers of two nodes and a proxy tell numbers to sixteen entities while a third node joins and the second leaves.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn order_holds_while_nodes_join_and_leave() {
+    within(120, "order", async {
+        let world = World::new();
+        let seeds = common::all(4, |_| free_address());
+        let a = Peer::start("a", &seeds[0], &seeds[..1], &world).await;
+        let b = Peer::start("b", &seeds[1], &seeds[..1], &world).await;
+        let p = Peer::proxy("p", &seeds[3], &seeds[..1], &world).await;
+        for peer in [&a, &b, &p] {
+            peer.scribes.ready().await.unwrap();
+        }
+        let mut callers = tokio::task::JoinSet::new();
+        let each = 3000;
+        // Node b leaves in the middle, so its callers are not among those that count.
+        for caller in 0..6 {
+            let scribes = if caller % 2 == 0 {
+                a.scribes.clone()
+            } else {
+                p.scribes.clone()
+            };
+            callers.spawn(async move {
+                let entities: Vec<_> = (0..16).map(|e| scribes.entity(format!("e{e}"))).collect();
+                for n in 0..each {
+                    for entity in &entities {
+                        entity.tell(Say::Note { caller, n }).await.unwrap();
+                    }
+                    if n % 10 == 0 {
+                        tokio::time::sleep(Duration::from_millis(2)).await;
+                    }
+                }
+                for entity in &entities {
+                    entity.ask(Say::Add(0)).await.unwrap();
+                }
+            });
+        }
+        let c = Peer::start("c", &seeds[2], &seeds[..1], &world).await;
+        map_that(&a.scribes, |map| hosted_by(map, &c.node) >= 3).await;
+        b.node.leave().await.unwrap();
+        map_that(&a.scribes, |map| hosted_by(map, &b.node) == 0).await;
+        callers.join_all().await;
+        world.assert_in_order(each);
+        assert_eq!(world.all_notes().len(), 16);
+        for peer in [&a, &c, &p] {
+            let lost: u64 = peer.node.stats().undelivered.iter().map(|it| it.1).sum();
+            assert_eq!(lost, 0, "{:?}", peer.node);
+        }
+    })
+    .await;
+}
+
+/// Scenario 39: sixty paced asks over sixteen entities while a node leaves.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leaving_node_drains() {
+    within(60, "leave", async {
+        let world = World::new();
+        let seeds = common::all(2, |_| free_address());
+        let a = Peer::start("a", &seeds[0], &seeds[..1], &world).await;
+        let b = Peer::start("b", &seeds[1], &seeds[..1], &world).await;
+        a.scribes.ready().await.unwrap();
+        b.scribes.ready().await.unwrap();
+        for e in 0..16 {
+            let entity = a.scribes.entity(format!("e{e}"));
+            entity.ask(Say::Add(1)).await.unwrap();
+        }
+        map_that(&a.scribes, |map| hosted_by(map, &b.node) >= 4).await;
+        let scribes = a.scribes.clone();
+        let asks = tokio::spawn(async move {
+            for n in 0..60 {
+                let entity = scribes.entity(format!("e{}", n % 16));
+                entity.ask(Say::Add(1)).await.unwrap();
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        });
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let start = std::time::Instant::now();
+        b.node.leave().await.unwrap();
+        assert!(
+            start.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            start.elapsed()
+        );
+        assert_eq!(hosted_by(&a.scribes.shard_map(), &b.node), 0);
+        asks.await.unwrap();
+    })
+    .await;
+}
