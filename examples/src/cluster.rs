@@ -1,16 +1,16 @@
 //! The main job: rows accounted for by entities on node processes, while one joins and one leaves.
 
-mod feed;
 mod report;
 
 use std::process::ExitCode;
 
-use shard_tokio::{EntityType, Membership, Node, Preset};
+use shard_tokio::{EntityType, Node, Preset};
 
-use self::{feed::Feed, report::Report};
+use self::report::Report;
 use crate::{
     cli::{Changes, Cluster},
     failure::Failure,
+    feed::Feed,
     input::Input,
     ledger::{Ledger, Shelf, read_books},
     map::{Homes, MapWatch},
@@ -19,11 +19,19 @@ use crate::{
     verdict::Verdict,
 };
 
-/// Runs the job and prints what came of it.
+/// Runs the job, on this thread: the processes share the machine's cores.
 ///
 /// # Errors
 /// What the person asked for cannot be done, or a process failed.
-pub async fn run(options: &Cluster) -> Result<ExitCode, Failure> {
+pub fn run_here(options: &Cluster) -> Result<ExitCode, Failure> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?
+        .block_on(run(options))
+}
+
+/// Runs the job and prints what came of it.
+async fn run(options: &Cluster) -> Result<ExitCode, Failure> {
     let input = Input::open(&options.path(), &options.columns())?;
     let changes = options.changes(&input)?;
     let shelf = Shelf::new()?;
@@ -58,10 +66,14 @@ impl<'a> Job<'a> {
         progress.say("starting nodes");
         let mut children = Vec::new();
         for number in 0..options.nodes {
-            // One after the other: each has to know the addresses of those before it.
-            let mut child = spawn(shelf, number, addresses(&children), options.shards)?;
+            children.push(spawn(shelf, number, &children, options.shards)?);
+            // The others need the address of the first one; after that they can start together.
+            if number == 0 {
+                children[0].ready().await?;
+            }
+        }
+        for child in &mut children {
             child.ready().await?;
-            children.push(child);
         }
         let proxy = Node::builder("proxy")
             .listen("127.0.0.1:0")
@@ -69,7 +81,6 @@ impl<'a> Job<'a> {
             .bootstrap(false)
             .may_lead(false)
             .preset(Preset::Lan)
-            .membership(Membership::Links)
             .start()
             .await
             .map_err(Failure::run)?;
@@ -168,9 +179,7 @@ impl<'a> Job<'a> {
         let (done, events) = match step {
             Step::Join => {
                 let number = u16::try_from(self.children.len()).unwrap_or(u16::MAX);
-                let mut seeds = addresses(&self.children);
-                seeds.push(self.proxy.address().to_owned());
-                let child = spawn(self.shelf, number, seeds, self.shards)?;
+                let child = spawn(self.shelf, number, &self.children, self.shards)?;
                 let done = format!("after {} joined", child.name());
                 self.progress.say(format!("{} joins", child.name()));
                 self.children.push(child);
@@ -207,12 +216,12 @@ fn addresses(children: &[Child]) -> Vec<String> {
     addresses.map(str::to_owned).collect()
 }
 
-fn spawn(shelf: &Shelf, number: u16, seeds: Vec<String>, shards: u32) -> Result<Child, Failure> {
+fn spawn(shelf: &Shelf, number: u16, others: &[Child], shards: u32) -> Result<Child, Failure> {
     let name = format!("node-{}", letters(number));
     Child::spawn(&Orders {
         hosts: Hosts::Ledgers(shelf.book(&name)),
         name,
-        seeds,
+        seeds: addresses(others),
         shards,
     })
 }

@@ -65,6 +65,15 @@ pub struct Row {
     pub target: Option<(&'static str, f64)>,
 }
 
+impl Row {
+    /// With what to reach.
+    #[must_use]
+    pub const fn with_target(mut self, key: &'static str, value: f64) -> Self {
+        self.target = Some((key, value));
+        self
+    }
+}
+
 /// A row's figures.
 #[derive(Clone, Debug)]
 pub struct Measured {

@@ -4,10 +4,12 @@
 //! - `node` and `send`: the same node as a program of its own, and a client that talks to it.
 //! - `bench`: what this machine can do, and what the sharded entities make of it.
 
+pub mod bench;
 pub mod cli;
 pub mod cluster;
 pub mod echo;
 pub mod failure;
+pub mod feed;
 pub mod figures;
 pub mod floor;
 pub mod input;

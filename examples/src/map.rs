@@ -88,6 +88,12 @@ impl MapWatch {
 pub struct Homes(BTreeMap<NodeId, u32>);
 
 impl Homes {
+    /// How many one node hosts.
+    #[must_use]
+    pub fn of(&self, node: NodeId) -> u32 {
+        self.0.get(&node).copied().unwrap_or(0)
+    }
+
     /// A table: a line per moment, a column per node.
     #[must_use]
     pub fn table(moments: &[(String, Self)], names: &[String]) -> String {

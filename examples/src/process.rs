@@ -7,7 +7,7 @@ use core::time::Duration;
 use std::path::PathBuf;
 
 pub use child::{Child, Events};
-pub use member::{orders, run};
+pub use member::{orders, run_here};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;

@@ -20,6 +20,12 @@ impl Progress {
         Self(bar)
     }
 
+    /// None at all.
+    #[must_use]
+    pub fn hidden() -> Self {
+        Self(ProgressBar::hidden())
+    }
+
     /// So many more steps are done.
     pub fn advance(&self, steps: u64) {
         self.0.inc(steps);

@@ -2,26 +2,14 @@
 
 use std::process::ExitCode;
 
-use examples::{
-    cli, cluster,
-    failure::{self, Failure},
-    process,
-};
+use examples::{cli, cluster, failure, process};
 
 fn main() -> ExitCode {
     if let Some(orders) = process::orders() {
-        return failure::exit(orders.and_then(|orders| block_on(process::run(orders))));
+        return failure::exit(orders.and_then(process::run_here));
     }
     match cli::parse::<cli::Cluster>() {
-        Ok(options) => failure::exit(block_on(cluster::run(&options))),
+        Ok(options) => failure::exit(cluster::run_here(&options)),
         Err(code) => code,
     }
-}
-
-/// Each process has a thread of its own: they share the machine's cores.
-fn block_on(work: impl Future<Output = Result<ExitCode, Failure>>) -> Result<ExitCode, Failure> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?
-        .block_on(work)
 }

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::feed::Fed;
-use crate::verdict::Verdict;
+use crate::{feed::Fed, verdict::Verdict};
 
 /// Everything that is worth telling.
 #[derive(Clone, Debug)]

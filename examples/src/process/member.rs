@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-use shard_tokio::{Entity, EntityTypeBuilder, Membership, Node, Preset};
+use shard_tokio::{Entity, EntityTypeBuilder, Node, Preset};
 use tokio::sync::mpsc;
 
 use super::{Event, Hosts, LEAVE, MEMBER, Orders};
@@ -27,18 +27,25 @@ pub fn orders() -> Option<Result<Orders, Failure>> {
     })
 }
 
-/// Is a node until told to leave or to stop.
+/// Is a node process, on this thread.
 ///
 /// # Errors
 /// It cannot start.
-pub async fn run(orders: Orders) -> Result<ExitCode, Failure> {
+pub fn run_here(orders: Orders) -> Result<ExitCode, Failure> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?
+        .block_on(run(orders))
+}
+
+/// Is a node until told to leave or to stop.
+async fn run(orders: Orders) -> Result<ExitCode, Failure> {
     crate::log::if_asked();
     let node = Node::builder(orders.name)
         .listen("127.0.0.1:0")
         .bootstrap(orders.seeds.is_empty())
         .seeds(orders.seeds)
         .preset(Preset::Lan)
-        .membership(Membership::Links)
         .start()
         .await
         .map_err(Failure::run)?;

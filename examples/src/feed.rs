@@ -22,7 +22,7 @@ const CHANGE: Duration = Duration::from_secs(3);
 
 /// The rows that were fed, and what became of them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Fed {
+pub struct Fed {
     /// Rows with an answer.
     pub answered: u64,
     /// Rows without, and why the first of them has none.
@@ -43,7 +43,7 @@ pub(super) struct Fed {
 type Answer = (Instant, Result<u32, AskError>, u32);
 
 /// Feeds the rows of a file.
-pub(super) struct Feed<'a> {
+pub struct Feed<'a> {
     rows: Vec<Row<'a>>,
     next: usize,
     entities: Vec<EntityRef<Ledger>>,
@@ -57,7 +57,9 @@ pub(super) struct Feed<'a> {
 }
 
 impl<'a> Feed<'a> {
-    pub(super) fn new(
+    /// Over the rows of a file, `concurrency` of them at a time.
+    #[must_use]
+    pub fn new(
         input: &'a Input,
         ledgers: &EntityType<Ledger>,
         progress: Progress,
@@ -79,7 +81,10 @@ impl<'a> Feed<'a> {
     }
 
     /// Feeds rows up to this one as fast as they are answered.
-    pub(super) async fn at_full_speed(&mut self, up_to: usize) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// Too many rows have no answer.
+    pub async fn at_full_speed(&mut self, up_to: usize) -> Result<(), Failure> {
         self.progress.say("feeding rows");
         let (begun, first) = (Instant::now(), self.next);
         while self.next < up_to {
@@ -94,7 +99,10 @@ impl<'a> Feed<'a> {
     }
 
     /// Feeds rows up to this one, spread over the time that a change takes; then waits until it is over.
-    pub(super) async fn while_changing(
+    ///
+    /// # Errors
+    /// Those of the change, and as [`Feed::at_full_speed`].
+    pub async fn while_changing(
         &mut self,
         up_to: usize,
         change: impl Future<Output = Result<(), Failure>>,
@@ -113,6 +121,25 @@ impl<'a> Feed<'a> {
             while at <= Instant::now() && self.next < up_to {
                 self.row().await?;
                 at += pause;
+            }
+        }
+        change.await
+    }
+
+    /// Feeds rows as fast as they are answered until a change is over.
+    ///
+    /// # Errors
+    /// Those of the change, and as [`Feed::at_full_speed`].
+    pub async fn at_full_speed_until(
+        &mut self,
+        change: impl Future<Output = Result<(), Failure>>,
+    ) -> Result<(), Failure> {
+        let mut change = pin!(change);
+        while self.next < self.rows.len() {
+            tokio::select! {
+                biased;
+                over = &mut change => return over,
+                fed = self.row() => fed?,
             }
         }
         change.await
@@ -195,7 +222,10 @@ impl<'a> Feed<'a> {
     }
 
     /// Waits for all answers and says what became of the rows.
-    pub(super) async fn finish(mut self) -> Result<Fed, Failure> {
+    ///
+    /// # Errors
+    /// As [`Feed::at_full_speed`].
+    pub async fn finish(mut self) -> Result<Fed, Failure> {
         self.answered().await?;
         self.fed.took = self.begun.elapsed();
         Ok(self.fed)

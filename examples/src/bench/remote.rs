@@ -1,0 +1,139 @@
+//! Callers in this process, entities in another one, or in both.
+
+use std::time::Instant;
+
+use shard_tokio::{EntityType, Node, Preset};
+
+use super::{asks, check, runtime, tells};
+use crate::{
+    echo::{Call, Echo},
+    failure::Failure,
+    figures::{Figure, Size, figure},
+    floor::{per_second, timed_async},
+    latency::Latency,
+    process::{Child, Hosts, Orders, within},
+};
+
+const SHARDS: u32 = 256;
+
+/// This process and another one.
+struct Pair {
+    other: Child,
+    node: Node,
+    echoes: EntityType<Echo>,
+}
+
+impl Pair {
+    /// `hosts`: whether entities live in this process, too.
+    async fn start(hosts: bool) -> Result<Self, Failure> {
+        let mut other = Child::spawn(&Orders {
+            name: "other".to_owned(),
+            seeds: Vec::new(),
+            shards: SHARDS,
+            hosts: Hosts::Echoes,
+        })?;
+        other.ready().await?;
+        let node = Node::builder("bench")
+            .listen("127.0.0.1:0")
+            .seeds(other.address())
+            .bootstrap(false)
+            .preset(Preset::Lan)
+            .start()
+            .await
+            .map_err(Failure::run)?;
+        let echoes = node.entity_type::<Echo>().shards(SHARDS);
+        let echoes = if hosts { echoes } else { echoes.proxy() };
+        let echoes = echoes.start().await.map_err(Failure::run)?;
+        within("the nodes know each other", echoes.ready())
+            .await?
+            .map_err(Failure::run)?;
+        Ok(Self {
+            other,
+            node,
+            echoes,
+        })
+    }
+
+    async fn stop(mut self) -> Result<(), Failure> {
+        self.node.shutdown().await;
+        self.other.stop();
+        self.other.ended().await
+    }
+}
+
+pub(super) fn ask(size: Size) -> Result<Vec<Figure>, Failure> {
+    let count = size.of(100_000);
+    runtime()?.block_on(async {
+        let pair = Pair::start(false).await?;
+        let entity = pair.echoes.entity("e-0");
+        let asked = tokio::spawn(async move {
+            let mut latency = Latency::new();
+            for number in 0..count + count / 20 {
+                let asked = Instant::now();
+                check(number, entity.ask(Call::Echo(number)).await)?;
+                // The first ones warm up.
+                if number >= count / 20 {
+                    latency.record(asked.elapsed());
+                }
+            }
+            Ok::<_, Failure>(latency)
+        });
+        let latency = asked.await.map_err(Failure::run)??;
+        pair.stop().await?;
+        Ok(vec![
+            figure("remote_ask_per_s", 1e6 / latency.mean_us()),
+            figure("remote_ask_p50_us", latency.p50_us()),
+            figure("remote_ask_p99_us", latency.p99_us()),
+        ])
+    })
+}
+
+pub(super) fn ask_128(size: Size) -> Result<Vec<Figure>, Failure> {
+    let count = size.of(2_000_000);
+    runtime()?.block_on(async {
+        let pair = Pair::start(false).await?;
+        asks(&pair.echoes, 128, 128, 128).await?;
+        let (asked, took) = timed_async(asks(&pair.echoes, 128, count, 128)).await;
+        asked?;
+        pair.stop().await?;
+        Ok(vec![figure(
+            "remote_ask_128_per_s",
+            per_second(count, took),
+        )])
+    })
+}
+
+pub(super) fn tell(size: Size) -> Result<Vec<Figure>, Failure> {
+    let count = size.of(10_000_000);
+    runtime()?.block_on(async {
+        let pair = Pair::start(false).await?;
+        asks(&pair.echoes, 1, 1, 1).await?;
+        let (told, took) = timed_async(tells(pair.echoes.entity("e-0"), count)).await;
+        told?;
+        pair.stop().await?;
+        Ok(vec![figure("remote_tell_per_s", per_second(count, took))])
+    })
+}
+
+pub(super) fn million_asks(size: Size) -> Result<Vec<Figure>, Failure> {
+    let count = size.of(1_000_000);
+    runtime()?.block_on(async {
+        let pair = Pair::start(true).await?;
+        asks(&pair.echoes, 1000, 1000, 100).await?;
+        let (asked, took) = timed_async(asks(&pair.echoes, 1000, count, 1000)).await;
+        asked?;
+        pair.stop().await?;
+        Ok(vec![figure("asks_1m_s", took.as_secs_f64())])
+    })
+}
+
+pub(super) fn first_touch(size: Size) -> Result<Vec<Figure>, Failure> {
+    let count = size.of(10_000);
+    runtime()?.block_on(async {
+        let pair = Pair::start(true).await?;
+        let (asked, took) = timed_async(asks(&pair.echoes, count, count, 128)).await;
+        asked?;
+        pair.stop().await?;
+        Ok(vec![figure("first_touch_per_s", per_second(count, took))])
+    })
+}
