@@ -25,15 +25,7 @@ impl Ledger<'_> {
         };
         match slot.phase() {
             Phase::Allocated if self.is_stale(shard) => {}
-            Phase::Allocated => {
-                let other = slot.asker != NOBODY && slot.asker != from;
-                if other && slot.has(flag::SAY_HOME) {
-                    // Two have asked since the last poll: tell everybody.
-                    self.book.changed.push_back(self.shards, shard);
-                    self.announce_now();
-                }
-                self.ask(shard, from);
-            }
+            Phase::Allocated => self.ask(shard, from),
             // Nobody is told the old home. When it is free it is allocated, and that is announced.
             Phase::HandingOff => {}
             Phase::Unallocated => {
@@ -45,16 +37,23 @@ impl Ledger<'_> {
         Ok(())
     }
 
-    /// Notes who is to be told the home; an owner that has not started it is told anyway.
+    /// Notes who is to be told the home. For the owner it is a grant, whoever else has asked.
     fn ask(&mut self, shard: u32, from: u16) {
         let Some(slot) = self.shard_mut(shard) else {
             return;
         };
-        if slot.owner == from && slot.has(flag::SAY_GRANT) {
+        if slot.owner == from {
+            self.say(shard, flag::SAY_GRANT);
             return;
         }
+        let other = slot.has(flag::SAY_HOME) && slot.asker != from;
         slot.asker = from;
         self.say(shard, flag::SAY_HOME);
+        if other {
+            // Two have asked since the last poll: tell everybody.
+            self.book.changed.push_back(self.shards, shard);
+            self.announce_now();
+        }
     }
 
     /// Allocates an unallocated shard, or puts it in the list of wanted ones.

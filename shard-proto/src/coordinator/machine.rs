@@ -32,10 +32,10 @@ const BATCH: u32 = 64;
 /// There is one per type on every node that may lead; the one on the leading node works, the others note who is a
 /// member. See the [module](super) for how a shard changes hands.
 pub struct Coordinator<A, S> {
-    config: CoordinatorConfig,
+    pub(super) config: CoordinatorConfig,
     strategy: A,
-    storage: S,
-    book: Book,
+    pub(super) storage: S,
+    pub(super) book: Book,
     scratch: [u8; SCRATCH],
 }
 
