@@ -167,10 +167,10 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
         let Some(reign) = self.reign.filter(|reign| !reign.open) else {
             return;
         };
-        let all = self.peers.members().all(|peer| {
-            !matches!(peer.state, Some(MemberState::Up | MemberState::Leaving))
-                || peer.registered == reign.term
-        });
+        let all = self
+            .peers
+            .members()
+            .all(|peer| peer.state == Some(MemberState::Joining) || peer.registered == reign.term);
         if (all || self.now >= self.barrier_at(&reign))
             && let Some(reign) = &mut self.reign
         {

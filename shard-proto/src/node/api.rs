@@ -412,7 +412,8 @@ pub enum NodeCommand<B> {
         epoch: Epoch,
     },
     /// Stop everything of the shard: [`Node::give_back`](super::Node::give_back) what its entities have not handled,
-    /// in order, then [`Node::shard_stopped`](super::Node::shard_stopped).
+    /// in order, then [`Node::shard_stopped`](super::Node::shard_stopped). Comes again, with an earlier `abort_at`, if
+    /// there is less time than was said.
     StopShard {
         /// The type.
         ty: TypeIndex,

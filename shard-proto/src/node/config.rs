@@ -59,6 +59,8 @@ pub enum MembershipMode {
 pub struct NodeConfig {
     pub(crate) cluster: String,
     pub(crate) membership: MembershipMode,
+    #[cfg(feature = "swim")]
+    pub(crate) swim: super::swim::SwimConfig,
     pub(crate) seeds: Vec<String>,
     pub(crate) bootstrap: bool,
     pub(crate) may_lead: bool,
@@ -79,8 +81,6 @@ pub struct NodeConfig {
     pub(crate) max_frame: u32,
     pub(crate) window_bytes: u32,
     pub(crate) window_frames: u32,
-    #[cfg(feature = "swim")]
-    pub(crate) swim: super::swim::SwimConfig,
 }
 
 macro_rules! with {
@@ -103,6 +103,8 @@ impl NodeConfig {
         Self {
             cluster: String::new(),
             membership,
+            #[cfg(feature = "swim")]
+            swim: super::swim::SwimConfig::new(),
             seeds: Vec::new(),
             bootstrap: false,
             may_lead: true,
@@ -123,8 +125,6 @@ impl NodeConfig {
             max_frame: 1 << 20,
             window_bytes: 4 << 20,
             window_frames: 16_384,
-            #[cfg(feature = "swim")]
-            swim: super::swim::SwimConfig::new(),
         }
     }
 
@@ -154,15 +154,6 @@ impl NodeConfig {
         self
     }
 
-    /// Settings of [`MembershipMode::Swim`]; room for nodes is twice the limit of nodes. Default:
-    /// [`SwimConfig::new`](super::swim::SwimConfig::new), or its LAN preset.
-    #[cfg(feature = "swim")]
-    #[must_use]
-    pub const fn with_swim(mut self, swim: super::swim::SwimConfig) -> Self {
-        self.swim = swim;
-        self
-    }
-
     /// Name of the cluster; nodes of another one are refused. Default: empty.
     #[must_use]
     pub fn with_cluster(mut self, name: impl Into<String>) -> Self {
@@ -174,6 +165,15 @@ impl NodeConfig {
     #[must_use]
     pub fn with_seeds(mut self, seeds: Vec<String>) -> Self {
         self.seeds = seeds;
+        self
+    }
+
+    /// Settings of [`MembershipMode::Swim`]; room for nodes is twice the limit of nodes. Default:
+    /// [`SwimConfig::new`](super::swim::SwimConfig::new), or its LAN preset.
+    #[cfg(feature = "swim")]
+    #[must_use]
+    pub const fn with_swim(mut self, swim: super::swim::SwimConfig) -> Self {
+        self.swim = swim;
         self
     }
 

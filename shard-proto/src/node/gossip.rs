@@ -1,119 +1,149 @@
-//! Membership by SWIM, inside a node: its packets are frames of the links, its changes are the node's.
+//! SWIM inside a node: fed from links, speaks over links.
 
-use super::link::PeerSlot;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+
+use bytes::Bytes;
+
+use super::link::PeerIdentity;
 use super::swim::{Swim, SwimEvent, SwimIdentity};
-use super::{Body, ConfigError, MembershipMode, Node, NodeConfig, PeerIdentity, count};
-use crate::wire::Control;
-use crate::{EntityTypeId, Instant, NodeId, Term};
+use super::{ConfigError, MembershipMode, NodeConfig};
+use crate::membership::MemberChange;
+use crate::{Incarnation, Instant, NodeId, earliest};
 
-impl NodeConfig {
-    /// The membership protocol of `who`, if it is wanted.
-    pub(super) fn swim(
-        &self,
+/// What the membership protocol wants of its node.
+pub(super) enum GossipEvent {
+    /// Send a packet to a linked node; it may be lost.
+    Send {
+        to: NodeId,
+        incarnation: Incarnation,
+        packet: Bytes,
+    },
+    /// The view changed.
+    Change(MemberChange, Option<String>),
+    /// This life of this node is over.
+    Over,
+}
+
+/// The membership protocol of a node.
+#[derive(Debug)]
+pub(super) struct Gossip {
+    swim: Swim,
+    config: NodeConfig,
+    /// Linked nodes that are not members yet: they are asked for the cluster again and again.
+    strangers: BTreeMap<NodeId, SwimIdentity>,
+    announce_at: Instant,
+}
+
+impl Gossip {
+    /// `None`: the node does not find out by itself who is in the cluster.
+    pub(super) fn new(
         now: Instant,
+        config: &NodeConfig,
         who: &PeerIdentity,
-    ) -> Result<Option<Swim>, ConfigError> {
-        if self.membership != MembershipMode::Swim {
+    ) -> Result<Option<Self>, ConfigError> {
+        if config.membership != MembershipMode::Swim {
             return Ok(None);
         }
-        let config = self.swim.with_max_members(self.max_nodes.saturating_mul(2));
-        Swim::new(now, identity_of(who)?, config, self.seed.rotate_left(31)).map(Some)
+        let swim = Swim::new(
+            now,
+            identity(who)?,
+            config.swim,
+            config.seed.rotate_left(29),
+        )?;
+        Ok(Some(Self {
+            swim,
+            config: config.clone(),
+            strangers: BTreeMap::new(),
+            announce_at: Instant::FAR_FUTURE,
+        }))
     }
-}
 
-fn identity_of(who: &PeerIdentity) -> Result<SwimIdentity, ConfigError> {
-    SwimIdentity::new(&who.name, who.incarnation, &who.address, who.roles)
-}
-
-impl<B: Body> Node<B> {
-    /// A link stands: its peer is asked who is in the cluster.
-    pub(super) fn swim_link_up(&mut self, who: &PeerIdentity) {
-        let now = self.now;
-        if let Some(swim) = &mut self.swim
-            && let Ok(peer) = identity_of(who)
+    pub(super) fn link_up(&mut self, now: Instant, peer: &PeerIdentity) {
+        self.swim.handle_silence(now, peer.node, false);
+        let known = self
+            .swim
+            .members()
+            .any(|(id, _)| id.node() == peer.node && id.incarnation() == peer.incarnation);
+        // A link's names are no longer than an identity's, or nobody could ever be told of the node.
+        if let Ok(id) = identity(peer)
+            && !known
         {
-            swim.handle_silence(now, peer.node(), false);
-            swim.announce(now, peer);
-            self.pump_swim();
+            self.swim.announce(now, id.clone());
+            self.strangers.insert(peer.node, id);
+            self.announce_at = now.after(self.config.dial_retry);
         }
     }
 
-    /// A link broke: until it stands again its peer counts as unreachable.
-    pub(super) fn swim_link_down(&mut self, node: NodeId) {
-        if let Some(swim) = &mut self.swim {
-            swim.handle_silence(self.now, node, true);
-            self.pump_swim();
-        }
+    pub(super) fn link_silent(&mut self, now: Instant, node: NodeId) {
+        self.strangers.remove(&node);
+        self.swim.handle_silence(now, node, true);
     }
 
-    /// A packet of a link's peer. Whether it could be one.
-    pub(super) fn swim_packet(&mut self, peer: PeerSlot, from: NodeId, packet: &[u8]) -> bool {
-        let incarnation = self.links.incarnation(peer);
-        let (Some(swim), Some(incarnation)) = (&mut self.swim, incarnation) else {
-            return false;
-        };
-        let taken = swim.handle_packet(self.now, from, incarnation, packet);
-        self.pump_swim();
-        taken.is_ok()
+    /// Whether the packet was one.
+    pub(super) fn handle_packet(
+        &mut self,
+        now: Instant,
+        from: NodeId,
+        incarnation: Incarnation,
+        packet: &[u8],
+    ) -> bool {
+        self.swim
+            .handle_packet(now, from, incarnation, packet)
+            .is_ok()
     }
 
-    /// Expires what is due.
-    pub(super) fn swim_timeout(&mut self) {
-        let now = self.now;
-        if let Some(swim) = &mut self.swim
-            && super::is_due(swim.poll_timeout(), now)
-        {
-            swim.handle_timeout(now);
-            self.pump_swim();
-        }
+    pub(super) fn begin_leave(&mut self, now: Instant) {
+        self.swim.begin_leave(now);
     }
 
-    /// Tells the others that this node is leaving.
-    pub(super) fn swim_leaving(&mut self) {
-        if let Some(swim) = &mut self.swim {
-            swim.begin_leave(self.now);
-            self.pump_swim();
-        }
+    pub(super) fn leave(&mut self, now: Instant) {
+        self.swim.leave(now);
     }
 
-    /// Tells the others that this node has left, before its links close.
-    pub(super) fn swim_left(&mut self) {
-        if let Some(swim) = &mut self.swim {
-            swim.leave(self.now);
-            self.pump_swim();
-        }
-    }
-
-    /// Does what the protocol wants.
-    fn pump_swim(&mut self) {
-        let now = self.now;
-        while let Some(event) = self.swim.as_mut().and_then(Swim::poll_event) {
-            match event {
-                SwimEvent::Send {
-                    to,
-                    incarnation,
-                    packet,
-                    ..
-                } => {
-                    // Links to members are dialed as members come; seeds find lost halves again.
-                    let control = Control::Swim(&packet);
-                    let sent = self.links.slot(to).is_some_and(|peer| {
-                        self.links.incarnation(peer) == Some(incarnation)
-                            && self
-                                .links
-                                .control(now, peer, EntityTypeId(0), Term::NONE, &control)
-                    });
-                    if !sent {
-                        count(&mut self.stats.control_dropped);
-                    }
-                }
-                SwimEvent::Change { change, identity } => {
-                    let address = identity.as_ref().map(SwimIdentity::address);
-                    self.handle_change(change, address);
-                    self.pump_links();
-                }
-                SwimEvent::Defunct => self.be_removed(),
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        if self.announce_at <= now {
+            for id in self.strangers.values() {
+                self.swim.announce(now, id.clone());
             }
+            self.announce_at = if self.strangers.is_empty() {
+                Instant::FAR_FUTURE
+            } else {
+                now.after(self.config.dial_retry.saturating_mul(4))
+            };
         }
+        self.swim.handle_timeout(now);
     }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let announce = (!self.strangers.is_empty()).then_some(self.announce_at);
+        earliest(self.swim.poll_timeout(), announce)
+    }
+
+    pub(super) fn poll(&mut self) -> Option<GossipEvent> {
+        let event = match self.swim.poll_event()? {
+            SwimEvent::Send {
+                to,
+                incarnation,
+                packet,
+                ..
+            } => GossipEvent::Send {
+                to,
+                incarnation,
+                packet,
+            },
+            SwimEvent::Change { change, identity } => {
+                if let MemberChange::Member(member) = change {
+                    self.strangers.remove(&member.node);
+                }
+                GossipEvent::Change(change, identity.map(|id| String::from(id.address())))
+            }
+            SwimEvent::Defunct => GossipEvent::Over,
+        };
+        Some(event)
+    }
+}
+
+fn identity(peer: &PeerIdentity) -> Result<SwimIdentity, ConfigError> {
+    SwimIdentity::new(&peer.name, peer.incarnation, &peer.address, peer.roles)
 }

@@ -81,11 +81,13 @@ impl<B: Body> Node<B> {
             closing: false,
         });
         self.links.set_leaving(now);
+        if let Some(gossip) = &mut self.gossip {
+            gossip.begin_leave(now);
+        }
+        self.pump_gossip();
         self.leadership.leave(now);
         self.lead_dirty = true;
         self.set_leaving(self.me.node);
-        #[cfg(feature = "swim")]
-        self.swim_leaving();
         self.pump_links();
     }
 
@@ -161,8 +163,10 @@ impl<B: Body> Node<B> {
         let now = self.now;
         self.stop_types(now);
         self.asks.fail_all(AskFailure::Stopped);
-        #[cfg(feature = "swim")]
-        self.swim_left();
+        if let Some(gossip) = &mut self.gossip {
+            gossip.leave(now);
+        }
+        self.pump_gossip();
         self.links.goodbye(now);
         self.pump_links();
         self.out.push_back(NodeCommand::Left);

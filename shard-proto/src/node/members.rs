@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 
 use crate::membership::{Member, MemberState};
-use crate::{Incarnation, Instant, NodeId};
+use crate::{Incarnation, Instant, NodeId, earliest};
 
 /// A member.
 #[derive(Clone, Debug)]
@@ -15,7 +15,9 @@ pub(super) struct Entry {
     pub(super) base: MemberState,
     /// It said that it is leaving.
     pub(super) leaving: bool,
-    /// Without membership service: when the member is down for good, while its link is.
+    /// When the member counts as silent, while its link is down.
+    pub(super) silent_at: Option<Instant>,
+    /// When it is down for good, while its link is.
     pub(super) down_at: Option<Instant>,
     /// Where to dial it.
     pub(super) address: Option<String>,
@@ -27,6 +29,7 @@ impl Entry {
             member,
             base: member.state,
             leaving: false,
+            silent_at: None,
             down_at: None,
             address,
         }
@@ -134,7 +137,15 @@ impl Members {
         }
     }
 
-    /// Without membership service: the next member that is down for good.
+    /// The next member whose link was down for so long that it counts as silent.
+    pub(super) fn silent(&mut self, now: Instant) -> Option<NodeId> {
+        let mut all = self.entries.values_mut();
+        let entry = all.find(|entry| entry.silent_at.is_some_and(|at| at <= now))?;
+        entry.silent_at = None;
+        Some(entry.member.node)
+    }
+
+    /// The next member whose link was down for so long that it is down for good.
     pub(super) fn due(&self, now: Instant) -> Option<Member> {
         let mut due = self.entries.values();
         let due = due.find(|entry| entry.down_at.is_some_and(|at| at <= now));
@@ -142,9 +153,8 @@ impl Members {
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        self.entries
-            .values()
-            .filter_map(|entry| entry.down_at)
+        let all = self.entries.values();
+        all.filter_map(|entry| earliest(entry.silent_at, entry.down_at))
             .min()
     }
 }

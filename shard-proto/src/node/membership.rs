@@ -3,6 +3,7 @@
 use alloc::string::String;
 use core::time::Duration;
 
+use super::gossip::{Gossip, GossipEvent};
 use super::link::{LinkEvent, PeerIdentity, PeerSlot, Unacked, refusal_str};
 use super::members::Entry;
 use super::receive::from_wire;
@@ -11,12 +12,15 @@ use super::{AskFailure, Body, MembershipMode, Node, NodeCommand, Phase, Warning,
 use crate::membership::{Member, MemberChange, MemberState, RemovalCause};
 use crate::region::{Origin, RejectReason};
 use crate::wire::control::Refusal;
-use crate::wire::{Data, Kind, ReturnReason};
+use crate::wire::{Control, Data, Kind, ReturnReason};
 use crate::{Incarnation, Instant, NodeId};
 
 /// Subjects of warnings, beside the kinds of frames.
 const REFUSED: u32 = 0x100;
 const NODES_FULL: u32 = 0x101;
+
+/// How long a node that was linked, and that nobody says to be a member, is waited for.
+const STRANGER: Duration = Duration::from_secs(30);
 
 impl<B: Body> Node<B> {
     /// The membership service says something ([`MembershipMode::External`] only; ignored otherwise). `address`: where
@@ -79,6 +83,7 @@ impl<B: Body> Node<B> {
             if let Some(address) = address {
                 entry.address = Some(String::from(address));
             }
+            entry.down_at = None;
             entry.member.roles = member.roles;
             self.set_state(node, member.state);
             return;
@@ -184,14 +189,8 @@ impl<B: Body> Node<B> {
                     reason: reason.as_str(),
                 });
             }
-            LinkEvent::Up { peer, identity } => self.link_up(peer, &identity),
-            LinkEvent::Down { node, .. } => {
-                if let MembershipMode::Links { down_after } = self.config.membership {
-                    self.link_down(node, down_after);
-                }
-                #[cfg(feature = "swim")]
-                self.swim_link_down(node);
-            }
+            LinkEvent::Up { identity, .. } => self.link_up(&identity),
+            LinkEvent::Down { node, .. } => self.link_down(node),
             LinkEvent::Refused {
                 by_peer,
                 node,
@@ -221,35 +220,94 @@ impl<B: Body> Node<B> {
         }
     }
 
-    fn link_up(&mut self, _peer: PeerSlot, identity: &PeerIdentity) {
+    fn link_up(&mut self, identity: &PeerIdentity) {
         let node = identity.node;
-        if let MembershipMode::Links { .. } = self.config.membership {
-            if let Some(entry) = self.members.get_mut(node) {
-                entry.down_at = None;
-            }
-            let member = Member {
-                node,
-                incarnation: identity.incarnation,
-                state: MemberState::Up,
-                roles: identity.roles,
-            };
-            self.set_member(member, Some(&identity.address));
+        if let Some(entry) = self.members.get_mut(node) {
+            entry.silent_at = None;
+            entry.down_at = None;
         }
-        #[cfg(feature = "swim")]
-        self.swim_link_up(identity);
+        let state = match (self.config.membership, &mut self.gossip) {
+            (MembershipMode::Links { .. }, _) => MemberState::Up,
+            (_, Some(gossip)) => {
+                gossip.link_up(self.now, identity);
+                let known = self.members.get(node);
+                if known.is_some_and(|known| known.member.incarnation == identity.incarnation) {
+                    return;
+                }
+                // It may send before anybody told this node that it is a member.
+                MemberState::Joining
+            }
+            _ => return,
+        };
+        let member = Member {
+            node,
+            incarnation: identity.incarnation,
+            state,
+            roles: identity.roles,
+        };
+        self.set_member(member, Some(&identity.address));
     }
 
-    /// Without a membership service a member is what its link is.
-    fn link_down(&mut self, node: NodeId, down_after: Duration) {
-        let at = self.now.after(down_after);
+    /// A connection that broke is most often made again at once; only then the node counts as silent.
+    fn link_down(&mut self, node: NodeId) {
+        let now = self.now;
+        let down_after = match self.config.membership {
+            MembershipMode::Links { down_after } => Some(down_after),
+            _ => None,
+        };
+        let silent_after = self.config.keep_alive;
         if let Some(entry) = self.members.get_mut(node) {
-            entry.down_at = Some(at);
+            entry.silent_at = Some(now.after(silent_after));
+            entry.down_at = match down_after {
+                None if entry.base == MemberState::Joining => Some(now.after(STRANGER)),
+                other => other.map(|after| now.after(after)),
+            };
+        }
+    }
+
+    fn link_silent(&mut self, node: NodeId) {
+        if let Some(gossip) = &mut self.gossip {
+            gossip.link_silent(self.now, node);
+        }
+        if matches!(self.config.membership, MembershipMode::Links { .. }) {
             self.set_state(node, MemberState::Unreachable);
         }
     }
 
-    /// Removes members whose links were down for too long.
+    /// Handles what the membership protocol has to say. Cheap if there is nothing, or none.
+    pub(super) fn pump_gossip(&mut self) {
+        while let Some(event) = self.gossip.as_mut().and_then(Gossip::poll) {
+            match event {
+                GossipEvent::Send {
+                    to,
+                    incarnation,
+                    packet,
+                } => {
+                    let links = &mut self.links;
+                    let peer = links
+                        .slot(to)
+                        .filter(|peer| links.incarnation(*peer) == Some(incarnation));
+                    let control = Control::Swim(&packet);
+                    let none = crate::EntityTypeId(0);
+                    if !peer.is_some_and(|peer| {
+                        links.control(self.now, peer, none, crate::Term::NONE, &control)
+                    }) {
+                        count(&mut self.stats.control_dropped);
+                    }
+                }
+                GossipEvent::Change(change, address) => {
+                    self.handle_change(change, address.as_deref());
+                }
+                GossipEvent::Over => self.be_removed(),
+            }
+        }
+    }
+
+    /// What follows from links that were down for too long.
     pub(super) fn expire_members(&mut self) {
+        while let Some(node) = self.members.silent(self.now) {
+            self.link_silent(node);
+        }
         while let Some(member) = self.members.due(self.now) {
             self.remove_member(member.node, member.incarnation, RemovalCause::Down);
         }
@@ -293,10 +351,7 @@ impl<B: Body> Node<B> {
         }
         let (now, me) = (self.now, self.me);
         self.phase = Phase::Removing;
-        #[cfg(feature = "swim")]
-        {
-            self.swim = None;
-        }
+        self.gossip = None;
         self.stop_types(now);
         self.tell(MemberChange::Removed {
             node: me.node,

@@ -15,6 +15,9 @@ mod asks;
 mod config;
 #[cfg(feature = "swim")]
 mod gossip;
+#[cfg(not(feature = "swim"))]
+#[path = "gossip_none.rs"]
+mod gossip;
 mod key;
 mod leave;
 pub(crate) mod link;
@@ -44,6 +47,7 @@ pub use api::{
 };
 use asks::Asks;
 pub use config::{Identity, MembershipMode, NodeConfig, TypeConfig};
+use gossip::Gossip;
 pub use key::EntityKey;
 use leave::Phase;
 use link::{LinkConfig, Links, PeerIdentity, UnackedFrame};
@@ -77,8 +81,7 @@ pub struct Node<B> {
     /// The application has not heard of `leader`.
     leader_news: bool,
     members: Members,
-    #[cfg(feature = "swim")]
-    swim: Option<swim::Swim>,
+    gossip: Option<Gossip>,
     types: Types<B>,
     asks: Asks,
     /// Data of lives that ended, to be reported as perhaps delivered.
@@ -143,8 +146,7 @@ impl<B: Body> Node<B> {
             address,
             roles,
         };
-        #[cfg(feature = "swim")]
-        let swim = config.swim(now, &who)?;
+        let gossip = Gossip::new(now, &config, &who)?;
         let mut links = Links::new(now, config.links(), who)?;
         if config.membership != MembershipMode::Alone {
             for seed in &config.seeds {
@@ -164,8 +166,7 @@ impl<B: Body> Node<B> {
             reign: None,
             leader_news: false,
             members,
-            #[cfg(feature = "swim")]
-            swim,
+            gossip,
             types: Types::new(),
             asks: Asks::new(now, config.seed, config.max_asks),
             lost: VecDeque::new(),
@@ -210,9 +211,13 @@ impl<B: Body> Node<B> {
             self.links.handle_timeout(now);
         }
         self.pump_links();
-        #[cfg(feature = "swim")]
-        self.swim_timeout();
+        if let Some(gossip) = &mut self.gossip
+            && is_due(gossip.poll_timeout(), now)
+        {
+            gossip.handle_timeout(now);
+        }
         self.expire_members();
+        self.pump_gossip();
         self.check_leave();
     }
 
@@ -222,11 +227,7 @@ impl<B: Body> Node<B> {
         at = earliest(at, self.types.poll_timeout());
         at = earliest(at, self.asks.poll_timeout());
         at = earliest(at, self.members.poll_timeout());
-        #[cfg(feature = "swim")]
-        {
-            let swim = self.swim.as_ref();
-            at = earliest(at, swim.and_then(swim::Swim::poll_timeout));
-        }
+        at = earliest(at, self.gossip.as_ref().and_then(Gossip::poll_timeout));
         earliest(at, self.phase.poll_timeout())
     }
 

@@ -45,6 +45,7 @@ impl<B: Body> Node<B> {
     /// What to do next. O(1) when there is nothing.
     pub fn poll_command(&mut self) -> Option<NodeCommand<B>> {
         self.pump_links();
+        self.pump_gossip();
         loop {
             if let Some(command) = self.out.pop_front() {
                 return Some(command);

@@ -346,9 +346,14 @@ impl<B: Body> Node<B> {
             return;
         };
         if let Control::Swim(packet) = control {
-            if !self.handle_swim(peer, from, packet) {
-                self.unexpected(from, header, None, "a packet of membership");
+            let taken = match (&mut self.gossip, self.links.incarnation(peer)) {
+                (Some(gossip), Some(life)) => gossip.handle_packet(now, from, life, packet),
+                _ => false,
+            };
+            if !taken {
+                self.unexpected(from, header, None, "a packet of the membership protocol");
             }
+            self.pump_gossip();
             return;
         }
         if self.members.get(from).is_none() {
@@ -511,18 +516,6 @@ impl<B: Body> Node<B> {
         self.warn(peer, u32::from(header.kind.to_u8()), || {
             Warning::Unexpected { peer, ty, what }
         });
-    }
-
-    /// The membership protocol of another node says something. Whether it may.
-    #[cfg(feature = "swim")]
-    fn handle_swim(&mut self, peer: PeerSlot, from: NodeId, packet: &[u8]) -> bool {
-        self.swim_packet(peer, from, packet)
-    }
-
-    /// There is no such protocol here.
-    #[cfg(not(feature = "swim"))]
-    fn handle_swim(&mut self, _peer: PeerSlot, _from: NodeId, _packet: &[u8]) -> bool {
-        false
     }
 }
 

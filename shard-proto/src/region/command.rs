@@ -165,7 +165,7 @@ pub enum Command<'a, P> {
         epoch: Epoch,
     },
     /// Stop everything of the shard: give back what its entities have not handled, then answer with
-    /// `handle_shard_stopped`.
+    /// `handle_shard_stopped`. Comes again, with an earlier `abort_at`, if there is less time than was said.
     StopShard {
         /// The shard.
         shard: ShardId,

@@ -26,8 +26,8 @@ fn map(cluster: &Cluster) -> Vec<(ShardId, usize, crate::Epoch)> {
 
 #[test]
 fn shards_of_a_dead_node_live_elsewhere() {
-    for seed in seeds() {
-        let (mut cluster, cart) = formed(seed, &["a", "b", "c"]);
+    for (mode, seed) in runs() {
+        let (mut cluster, cart) = formed(mode, seed, &["a", "b", "c"]);
         traffic(&mut cluster, cart, 50, 5 * MS);
         let before = map(&cluster);
         assert!(cluster.served(cart)[1] > 0);
@@ -66,8 +66,8 @@ fn shards_of_a_dead_node_live_elsewhere() {
 
 #[test]
 fn a_new_leader_moves_nothing_that_lives() {
-    for seed in seeds() {
-        let (mut cluster, cart) = formed(seed, &["a", "b", "c"]);
+    for (mode, seed) in runs() {
+        let (mut cluster, cart) = formed(mode, seed, &["a", "b", "c"]);
         traffic(&mut cluster, cart, 50, 5 * MS);
         let before = map(&cluster);
         cluster.kill(0);
@@ -90,13 +90,13 @@ fn a_new_leader_moves_nothing_that_lives() {
 
 #[test]
 fn a_node_comes_back_in_a_new_life() {
-    for seed in seeds() {
-        let (mut cluster, cart) = formed(seed, &["a", "b", "c"]);
+    for (mode, seed) in runs() {
+        let (mut cluster, cart) = formed(mode, seed, &["a", "b", "c"]);
         traffic(&mut cluster, cart, 50, 5 * MS);
         assert!(cluster.served(cart)[1] > 0);
         cluster.kill(1);
         cluster.run(100 * MS);
-        let again = cluster.start("b", config(links(), &["a", "c"]));
+        let again = cluster.start("b", config(mode, &["a", "c"]));
         cluster.add_type(again, CART);
         traffic(&mut cluster, cart, 200, 10 * MS);
         cluster.run(2 * SECOND);
@@ -117,8 +117,8 @@ fn a_node_comes_back_in_a_new_life() {
 
 #[test]
 fn a_reset_connection_loses_and_doubles_nothing() {
-    for seed in seeds() {
-        let (mut cluster, cart) = formed(seed, &["a", "b", "c"]);
+    for (mode, seed) in runs() {
+        let (mut cluster, cart) = formed(mode, seed, &["a", "b", "c"]);
         let mut asks = Vec::new();
         for _ in 0..20 {
             asks.extend(traffic(&mut cluster, cart, 10, MS));
@@ -137,8 +137,8 @@ fn a_reset_connection_loses_and_doubles_nothing() {
 
 #[test]
 fn a_cut_that_heals_in_time_loses_nothing() {
-    for seed in seeds() {
-        let (mut cluster, cart) = formed(seed, &["a", "b", "c"]);
+    for (mode, seed) in runs() {
+        let (mut cluster, cart) = formed(mode, seed, &["a", "b", "c"]);
         let mut asks = traffic(&mut cluster, cart, 50, 5 * MS);
         cluster.block(1, 2);
         asks.extend(traffic(&mut cluster, cart, 100, 5 * MS));
@@ -156,8 +156,8 @@ fn a_cut_that_heals_in_time_loses_nothing() {
 
 #[test]
 fn a_node_that_was_declared_down_stops() {
-    for seed in seeds() {
-        let (mut cluster, cart) = formed(seed, &["a", "b", "c"]);
+    for (mode, seed) in runs() {
+        let (mut cluster, cart) = formed(mode, seed, &["a", "b", "c"]);
         traffic(&mut cluster, cart, 50, 5 * MS);
         // Nobody hears of `c` for longer than `down_after`, then everybody again.
         cluster.block(0, 2);
@@ -180,8 +180,8 @@ fn a_node_that_was_declared_down_stops() {
 
 #[test]
 fn asks_of_a_dead_node_fail_at_once() {
-    for seed in seeds() {
-        let (mut cluster, cart) = formed(seed, &["a", "b", "c"]);
+    for (mode, seed) in runs() {
+        let (mut cluster, cart) = formed(mode, seed, &["a", "b", "c"]);
         cluster.world.service = (10 * SECOND, 10 * SECOND);
         let mut keys = Vec::new();
         for entity in 0..30 {

@@ -21,8 +21,8 @@ fn a_node_alone_serves_at_once() {
 
 #[test]
 fn three_nodes_form_a_cluster_and_route() {
-    for seed in seeds() {
-        let mut cluster = Cluster::with_nodes(seed, links(), &["a", "b", "c"]);
+    for (mode, seed) in runs() {
+        let mut cluster = Cluster::with_nodes(seed, mode, &["a", "b", "c"]);
         cluster.form();
         let cart = cluster.add_type_everywhere(&CART);
         cluster.run_until(5 * SECOND, |cluster| cluster.is_registered(cart));

@@ -48,8 +48,12 @@ pub(super) fn all_answered(cluster: &Cluster, asks: &[(usize, u64)]) {
     }
 }
 
-pub(super) fn formed(seed: u64, names: &[&'static str]) -> (Cluster, TypeIndex) {
-    let mut cluster = Cluster::with_nodes(seed, links(), names);
+pub(super) fn formed(
+    mode: MembershipMode,
+    seed: u64,
+    names: &[&'static str],
+) -> (Cluster, TypeIndex) {
+    let mut cluster = Cluster::with_nodes(seed, mode, names);
     cluster.form();
     let cart = cluster.add_type_everywhere(&CART);
     cluster.run_until(5 * SECOND, |cluster| cluster.is_registered(cart));
@@ -58,13 +62,13 @@ pub(super) fn formed(seed: u64, names: &[&'static str]) -> (Cluster, TypeIndex) 
 
 #[test]
 fn a_joiner_gets_shards_while_messages_flow() {
-    for seed in seeds() {
-        let (mut cluster, cart) = formed(seed, &["a", "b"]);
+    for (mode, seed) in runs() {
+        let (mut cluster, cart) = formed(mode, seed, &["a", "b"]);
         let mut asks = traffic(&mut cluster, cart, 50, 5 * MS);
         for shard in 0..32 {
             cluster.tell(0, cart, &format!("spread-{shard}"));
         }
-        let joiner = cluster.start("c", config(links(), &["a", "b"]));
+        let joiner = cluster.start("c", config(mode, &["a", "b"]));
         cluster.add_type(joiner, CART);
         asks.extend(traffic(&mut cluster, cart, 400, 10 * MS));
         cluster.run(3 * SECOND);
@@ -78,10 +82,10 @@ fn a_joiner_gets_shards_while_messages_flow() {
 
 #[test]
 fn a_leaving_node_hands_everything_over() {
-    for seed in seeds() {
+    for (mode, seed) in runs() {
         // The leader, then another one.
         for leaver in [0, 2] {
-            let (mut cluster, cart) = formed(seed, &["a", "b", "c"]);
+            let (mut cluster, cart) = formed(mode, seed, &["a", "b", "c"]);
             let mut asks = traffic(&mut cluster, cart, 50, 5 * MS);
             assert!(cluster.served(cart)[leaver] > 0);
             let now = cluster.instant();
@@ -111,8 +115,8 @@ fn a_leaving_node_hands_everything_over() {
 
 #[test]
 fn two_leave_at_once() {
-    for seed in seeds() {
-        let (mut cluster, cart) = formed(seed, &["a", "b", "c", "d"]);
+    for (mode, seed) in runs() {
+        let (mut cluster, cart) = formed(mode, seed, &["a", "b", "c", "d"]);
         let mut asks = traffic(&mut cluster, cart, 50, 5 * MS);
         let now = cluster.instant();
         for leaver in [0, 1] {
@@ -137,7 +141,7 @@ fn two_leave_at_once() {
 
 #[test]
 fn the_last_node_stops_at_once() {
-    let (mut cluster, cart) = formed(3, &["a"]);
+    let (mut cluster, cart) = formed(links(), 3, &["a"]);
     traffic(&mut cluster, cart, 20, 5 * MS);
     let now = cluster.instant();
     cluster.hosts[0].node.leave(now);
@@ -150,8 +154,8 @@ fn the_last_node_stops_at_once() {
 
 #[test]
 fn every_node_leaves() {
-    for seed in seeds() {
-        let (mut cluster, cart) = formed(seed, &["a", "b", "c"]);
+    for (mode, seed) in runs() {
+        let (mut cluster, cart) = formed(mode, seed, &["a", "b", "c"]);
         traffic(&mut cluster, cart, 20, 5 * MS);
         let now = cluster.instant();
         for host in 0..3 {
@@ -167,8 +171,8 @@ fn every_node_leaves() {
 
 #[test]
 fn a_stopped_type_lives_on_elsewhere() {
-    for seed in seeds() {
-        let (mut cluster, cart) = formed(seed, &["a", "b", "c"]);
+    for (mode, seed) in runs() {
+        let (mut cluster, cart) = formed(mode, seed, &["a", "b", "c"]);
         traffic(&mut cluster, cart, 50, 5 * MS);
         assert!(cluster.served(cart)[1] > 0);
         let now = cluster.instant();
@@ -191,8 +195,8 @@ fn a_stopped_type_lives_on_elsewhere() {
 
 #[test]
 fn what_waits_for_a_drain_arrives_without_further_messages() {
-    for seed in seeds() {
-        let (mut cluster, cart) = formed(seed, &["a", "b", "c"]);
+    for (mode, seed) in runs() {
+        let (mut cluster, cart) = formed(mode, seed, &["a", "b", "c"]);
         cluster.world.stop = (300 * MS, 300 * MS);
         traffic(&mut cluster, cart, 20, 5 * MS);
         let now = cluster.instant();
@@ -213,13 +217,13 @@ fn what_waits_for_a_drain_arrives_without_further_messages() {
 
 #[test]
 fn nodes_come_and_go() {
-    for seed in seeds() {
-        let (mut cluster, cart) = formed(seed, &["a", "b", "c"]);
+    for (mode, seed) in runs() {
+        let (mut cluster, cart) = formed(mode, seed, &["a", "b", "c"]);
         let mut asks = Vec::new();
         let names = ["d", "e", "f", "g", "h"];
         for (round, name) in names.iter().enumerate() {
             let seeds = ["a", "b", "c", "d", "e", "f", "g"];
-            let joiner = cluster.start(name, config(links(), &seeds));
+            let joiner = cluster.start(name, config(mode, &seeds));
             cluster.add_type(joiner, CART);
             asks.extend(traffic(&mut cluster, cart, 60, 5 * MS));
             let now = cluster.instant();

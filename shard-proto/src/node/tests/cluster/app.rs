@@ -173,7 +173,9 @@ impl Cluster {
             .get_mut(&(ty, shard))
             .expect("a shard that runs");
         assert_eq!(serving.epoch, epoch);
-        assert!(!serving.stopping);
+        if serving.stopping {
+            return;
+        }
         serving.stopping = true;
         serving.open = false;
         for waiting in core::mem::take(&mut serving.mailbox) {

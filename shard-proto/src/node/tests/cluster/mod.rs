@@ -185,10 +185,21 @@ pub(super) struct Cluster {
     trace: bool,
 }
 
-/// Seeds to try: `CLUSTER_SEEDS`, or a few.
+/// Seeds to try: `CLUSTER_SEEDS`, or one.
 pub(super) fn seeds() -> core::ops::Range<u64> {
     let seeds = std::env::var("CLUSTER_SEEDS").ok();
-    0..seeds.and_then(|seeds| seeds.parse().ok()).unwrap_or(2)
+    0..seeds.and_then(|seeds| seeds.parse().ok()).unwrap_or(1)
+}
+
+/// What to try: each way of membership with each seed.
+pub(super) fn runs() -> Vec<(MembershipMode, u64)> {
+    let modes = [
+        links(),
+        #[cfg(feature = "swim")]
+        MembershipMode::Swim,
+    ];
+    let with_seeds = |mode| seeds().map(move |seed| (mode, seed));
+    modes.into_iter().flat_map(with_seeds).collect()
 }
 
 pub(super) fn config(mode: MembershipMode, seeds: &[&str]) -> NodeConfig {
