@@ -47,21 +47,23 @@ impl Ledger<'_> {
     }
 
     fn admit(&mut self, member: Member) -> Result<(), NodesFull> {
-        let index = match self.rank(member.node) {
-            Ok(rank) => self.node(rank).map(|slot| slot.order).ok_or(NodesFull)?,
-            Err(_) => self.insert(member).ok_or(NodesFull)?,
-        };
-        let Some(slot) = self.node(index) else {
-            return Err(NodesFull);
-        };
-        if member.incarnation < slot.incarnation
-            || (slot.gone && member.incarnation == slot.incarnation)
+        if let Some(index) = self.find(member.node)
+            && let Some(slot) = self.node(index)
         {
-            return Ok(());
+            if member.incarnation < slot.incarnation
+                || (slot.gone && member.incarnation == slot.incarnation)
+            {
+                return Ok(());
+            }
+            if slot.member && member.incarnation > slot.incarnation {
+                // Gives the slot away, if no shard refers to it.
+                self.remove(index);
+            }
         }
-        if slot.member && member.incarnation > slot.incarnation {
-            self.remove(index);
-        }
+        let index = match self.find(member.node) {
+            Some(index) => index,
+            None => self.insert(member).ok_or(NodesFull)?,
+        };
         let role = self.config.role;
         let Some(slot) = self.node_mut(index) else {
             return Err(NodesFull);

@@ -271,3 +271,23 @@ fn array_slices_and_heap_say_the_same() {
     assert_eq!(heap, run!(slices));
     assert!(heap.len() > 40);
 }
+
+#[test]
+fn s29_a_restart_of_a_node_without_shards_keeps_its_place() {
+    let mut bed = Bed::open(4, 2);
+    bed.change(MemberChange::Member(Member {
+        node: NodeId(2),
+        incarnation: crate::Incarnation(201),
+        state: MemberState::Up,
+        roles: Roles::NONE,
+    }));
+    let reborn = crate::Session {
+        incarnation: crate::Incarnation(201),
+        ..session(2)
+    };
+    bed.register_with(2, reborn, &[]).unwrap();
+    assert!(bed.poll().contains(&Out::Ack(2)));
+    bed.ask(2, 0).unwrap();
+    bed.ask(2, 1).unwrap();
+    assert_eq!(bed.owned(2), [1, 1]);
+}

@@ -111,5 +111,6 @@ fn order(len: u16, nodes: &[crate::coordinator::CoordNodeSlot]) {
         .map(|slot| &nodes[usize::from(slot.order)])
         .collect();
     assert!(ordered.iter().all(|slot| slot.used));
+    assert!(nodes.iter().all(|slot| slot.used || !slot.member));
     assert!(ordered.windows(2).all(|pair| pair[0].node < pair[1].node));
 }
