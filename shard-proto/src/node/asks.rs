@@ -359,3 +359,11 @@ impl Asks {
         Some(failed)
     }
 }
+
+#[cfg(test)]
+impl Asks {
+    /// What a liar cannot know.
+    pub(super) fn any_correlation(&self) -> Option<u64> {
+        self.by_correlation.keys().next().copied()
+    }
+}

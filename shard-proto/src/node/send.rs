@@ -173,7 +173,7 @@ impl<B: Body> Node<B> {
     }
 
     /// Writes an envelope of this node; its ask waits for that peer from then on.
-    fn put_envelope(
+    pub(super) fn put_envelope(
         &mut self,
         now: Instant,
         ty: TypeIndex,

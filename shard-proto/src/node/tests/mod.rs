@@ -8,9 +8,11 @@
 )]
 
 mod asks;
+mod authority;
 mod cluster;
 mod faults;
 mod forming;
+mod limits;
 mod moving;
 #[cfg(feature = "swim")]
 mod swim;

@@ -33,7 +33,7 @@ pub(super) struct Tell {
 }
 
 impl Tell {
-    fn encode(self) -> Bytes {
+    pub(super) fn encode(self) -> Bytes {
         let mut out = BytesMut::new();
         out.put_u32(self.sender);
         out.put_u64(self.number);
