@@ -1,6 +1,8 @@
 //! Several connections of two nodes at once, in every interleaving: one survives, the same at both ends.
 
+use super::handshake::{Raw, hello, welcome};
 use super::*;
+use crate::wire::Kind;
 
 /// How the steps of a run were chosen, and how many there were to choose from.
 struct Path {
@@ -48,8 +50,8 @@ fn check(world: &mut World) {
     assert_eq!(world.hosts[0].from(world.node(1)), [0, 1, 2]);
 }
 
-/// Runs every order of events, up to `limit` of them; answers how many there were.
-fn explore(limit: usize, setup: impl Fn() -> World) -> usize {
+/// Runs every order of events; answers how many there were.
+fn explore(setup: impl Fn() -> World, also: impl Fn(&World)) -> usize {
     let mut path = Path {
         choices: Vec::new(),
     };
@@ -73,8 +75,9 @@ fn explore(limit: usize, setup: impl Fn() -> World) -> usize {
         world.send(0, 1, 1);
         world.send(1, 0, 1);
         check(&mut world);
+        also(&world);
         runs += 1;
-        if runs >= limit || !path.advance() {
+        if !path.advance() {
             return runs;
         }
     }
@@ -129,14 +132,23 @@ fn world(seeds: &[(usize, usize)]) -> World {
 
 #[test]
 fn both_dial() {
-    let runs = explore(usize::MAX, || world(&[(0, 1), (1, 1)]));
+    let runs = explore(
+        || world(&[(0, 1), (1, 1)]),
+        |world| {
+            assert_eq!(
+                world.pipes[world.only()].ends[0].0,
+                0,
+                "the lower one's survives"
+            )
+        },
+    );
     assert!(runs > 500, "{runs}");
 }
 
 #[test]
 fn one_dials_twice() {
-    let lower = explore(usize::MAX, || world(&[(0, 2)]));
-    let higher = explore(usize::MAX, || world(&[(1, 2)]));
+    let lower = explore(|| world(&[(0, 2)]), |_| ());
+    let higher = explore(|| world(&[(1, 2)]), |_| ());
     assert!(lower > 100 && higher > 100, "{lower} {higher}");
 }
 
@@ -188,4 +200,51 @@ fn a_half_open_link_is_replaced_whoever_dials() {
             }
         }
     }
+}
+
+/// The dialer lost the connection it had committed to; the offer on one that it dialed before comes too late.
+#[test]
+fn an_offer_older_than_a_commit_is_not_taken() {
+    for dialer in [0, 1] {
+        let mut world = world(&[(dialer, 2)]);
+        world.connect(0);
+        world.connect(0);
+        for choice in [(0, 1), (0, 0), (0, 0), (0, 1)] {
+            world.collect(dialer);
+            world.collect(1 - dialer);
+            world.choose(Choice::Frame(choice.0, choice.1));
+        }
+        assert!(world.is_up(0, 1) && world.is_up(1, 0));
+        world.cut(0);
+        world.run();
+        assert_eq!(world.open(), [0; 0]);
+        assert!(!world.is_up(dialer, 1 - dialer));
+    }
+}
+
+/// Two commits of one dialer arrive the other way round: it lost the connection of the first to arrive late.
+#[test]
+fn a_commit_on_an_older_connection_is_not_taken() {
+    let mut raw = Raw::new(|config| config);
+    let older = raw.link;
+    let newer = raw.host.links.accepted(raw.now, None).unwrap();
+    for link in [older, newer] {
+        raw.link = link;
+        raw.say(&Control::Hello(hello("b"))).unwrap();
+    }
+    raw.say(&welcome(&[0; 8])).unwrap();
+    let slot = raw.slot();
+    assert!(raw.host.links.is_up(slot));
+    raw.answers.clear();
+    raw.link = older;
+    raw.say(&welcome(&[0; 8])).unwrap();
+    assert_eq!(raw.said(), [Kind::REFUSED]);
+    assert_eq!(raw.host.links.peers.get(slot).unwrap().link, Some(newer));
+
+    // The other way round the newer one takes the place.
+    let newest = raw.host.links.accepted(raw.now, None).unwrap();
+    raw.link = newest;
+    raw.say(&Control::Hello(hello("b"))).unwrap();
+    raw.say(&welcome(&[0; 8])).unwrap();
+    assert_eq!(raw.host.links.peers.get(slot).unwrap().link, Some(newest));
 }
