@@ -74,6 +74,7 @@ pub(crate) enum Incoming {
 
 /// What links want done, or known. Poll until `None` after every input.
 #[derive(Debug)]
+#[allow(dead_code, reason = "says whom and why, whoever listens")]
 pub(crate) enum LinkEvent {
     /// Connect to an address, then `dialed` or `dial_failed`.
     Dial {

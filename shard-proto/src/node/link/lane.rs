@@ -273,6 +273,7 @@ impl Unacked {
     }
 
     /// How many frames are left.
+    #[cfg(test)]
     pub(crate) fn frames(&self) -> u64 {
         self.chunks
             .iter()

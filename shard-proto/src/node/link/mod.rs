@@ -21,9 +21,6 @@
 //! lower survives, unless it was attached before this side made its offer: then the dialer would not have committed had
 //! it not lost the other. Both sides come to the same result, and while both nodes live one of them dials again.
 
-// Composed by the node, which follows.
-#![allow(dead_code, unused_imports)]
-
 mod config;
 mod connection;
 mod dial;
@@ -193,6 +190,7 @@ impl Links {
     }
 
     /// Who the peer is, once it said so.
+    #[cfg(test)]
     pub(crate) fn identity(&self, peer: PeerSlot) -> Option<&PeerIdentity> {
         self.peers.get(peer)?.identity.as_deref()
     }
@@ -448,6 +446,7 @@ impl Links {
     }
 
     /// What was counted.
+    #[allow(dead_code, reason = "for whoever shows it")]
     pub(crate) const fn stats(&self) -> &LinkStats {
         &self.stats
     }

@@ -193,21 +193,6 @@ impl Peers {
         Some(peer)
     }
 
-    /// The slot at an index, if it is taken.
-    pub(super) fn at(&self, index: usize) -> Option<PeerSlot> {
-        let entry = self.slots.get(index)?;
-        entry.peer.as_ref()?;
-        Some(PeerSlot {
-            index: u16::try_from(index).ok()?,
-            generation: entry.generation,
-        })
-    }
-
-    /// One past the highest index in use.
-    pub(super) const fn len(&self) -> usize {
-        self.slots.len()
-    }
-
     pub(super) fn iter(&self) -> impl Iterator<Item = (PeerSlot, &Peer)> {
         self.slots.iter().enumerate().filter_map(|(index, entry)| {
             let slot = PeerSlot {
