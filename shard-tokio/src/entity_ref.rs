@@ -241,6 +241,7 @@ impl<E: Entity> EntityRef<E> {
         mailbox
             .queue
             .push(item, self.shared.limits.mailbox)
+            .map(|_| ())
             .map_err(|error| match error {
                 PushError::Full(item) => PushError::Full(Outgoing::from(item)),
                 PushError::Closed(item) => PushError::Closed(Outgoing::from(item)),
@@ -345,7 +346,7 @@ impl<E: Entity> EntityRef<E> {
             None => shared.node.inbox.push(input, INBOX),
         };
         let (input, closed) = match pushed {
-            Ok(()) => return Ok(None),
+            Ok(_) => return Ok(None),
             Err(PushError::Full(input)) => (input, false),
             Err(PushError::Closed(input)) => (input, true),
         };

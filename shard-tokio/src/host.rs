@@ -1,6 +1,5 @@
 //! The entities of one type on this node, as the driver sees them.
 
-use core::mem;
 use core::str;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use crate::entity::Entity;
 use crate::gate::{Gate, Opening, Way};
 use crate::queue::{PushError, Queue};
 use crate::report::Reason;
-use crate::shared::{Caller, EntityStopped, Inbound, Item, Mailbox, Seat, TypeShared};
+use crate::shared::{Caller, EntityStopped, Inbound, Item, Mailbox, Room, Seat, TypeShared};
 use crate::task;
 
 /// Where a message that is to be delivered came from.
@@ -31,6 +30,12 @@ pub(crate) struct Refused {
     pub(crate) reason: Reason,
     pub(crate) from: From,
     pub(crate) message: Message<Body>,
+}
+
+/// A mailbox that is fuller than local callers may make it.
+pub(crate) struct Crowded {
+    pub(crate) mailbox: Arc<dyn Room>,
+    pub(crate) limit: usize,
 }
 
 /// What entities had not handled, in order.
@@ -48,7 +53,7 @@ pub(crate) trait Host: Send {
         epoch: Epoch,
         from: From,
         message: Message<Body>,
-    ) -> Result<(), Box<Refused>>;
+    ) -> Result<Option<Crowded>, Box<Refused>>;
     /// Closes all mailboxes of a shard. Returns how many entities are still to stop.
     fn stop(&mut self, shard: ShardId, epoch: Epoch) -> usize;
     /// An entity stopped. Returns the shard's epoch and how many are still to stop, if the shard is stopping.
@@ -82,6 +87,8 @@ struct Hosted<E: Entity> {
 struct Running<E: Entity> {
     mailbox: Arc<Mailbox<E>>,
     task: AbortHandle,
+    /// A link was held up for it since it last kept up.
+    slow: bool,
 }
 
 pub(crate) struct TypeHost<E: Entity> {
@@ -100,7 +107,12 @@ impl<E: Entity> TypeHost<E> {
         slot.as_mut().filter(|hosted| hosted.epoch == epoch)
     }
 
-    fn refuse(reason: Reason, from: From, message: Message<Body>) -> Result<(), Box<Refused>> {
+    #[cold]
+    fn refuse(
+        reason: Reason,
+        from: From,
+        message: Message<Body>,
+    ) -> Result<Option<Crowded>, Box<Refused>> {
         Err(Box::new(Refused {
             reason,
             from,
@@ -135,7 +147,11 @@ fn launch<E: Entity>(
         .directory
         .pin()
         .insert(key.clone(), Arc::clone(&mailbox));
-    Some(Running { mailbox, task })
+    Some(Running {
+        mailbox,
+        task,
+        slow: false,
+    })
 }
 
 fn to_item<E: Entity>(body: Body, from: From) -> Result<Item<E>, (Body, From)> {
@@ -234,7 +250,7 @@ impl<E: Entity> Host for TypeHost<E> {
         epoch: Epoch,
         from: From,
         mut message: Message<Body>,
-    ) -> Result<(), Box<Refused>> {
+    ) -> Result<Option<Crowded>, Box<Refused>> {
         let slot = self.shards.get_mut(shard.0 as usize);
         let Some(hosted) = slot
             .and_then(Option::as_mut)
@@ -242,7 +258,7 @@ impl<E: Entity> Host for TypeHost<E> {
         else {
             return Self::refuse(Reason::Stopped, from, message);
         };
-        let running = match hosted.entities.get(&message.id) {
+        let running = match hosted.entities.get_mut(&message.id) {
             Some(running) => running,
             None => {
                 let opening = hosted.opening;
@@ -252,31 +268,35 @@ impl<E: Entity> Host for TypeHost<E> {
                 hosted.entities.entry(message.id.clone()).or_insert(running)
             }
         };
-        let body = mem::replace(
-            &mut message.body,
-            Body::Encoded(crate::body::Encoded::EMPTY),
-        );
-        let item = match to_item(body, from) {
+        let item = match to_item(message.body, from) {
             Ok(item) => item,
-            Err((_, from)) => return Self::refuse(Reason::Codec, from, message),
-        };
-        let limit = match item.caller {
-            Caller::Tell | Caller::Ask(_) => usize::MAX,
-            Caller::Node(_) | Caller::NodeAsk(_) => self.shared.limits.overflow(),
-        };
-        match running.mailbox.queue.push(item, limit) {
-            Ok(()) => Ok(()),
-            Err(PushError::Full(item)) => {
-                let (body, from) = from_item(item);
+            Err((body, from)) => {
                 message.body = body;
-                Self::refuse(Reason::MailboxFull, from, message)
+                return Self::refuse(Reason::Codec, from, message);
             }
-            Err(PushError::Closed(item)) => {
-                let (body, from) = from_item(item);
-                message.body = body;
-                Self::refuse(Reason::Stopped, from, message)
+        };
+        let limits = &self.shared.limits;
+        let local = matches!(item.caller, Caller::Tell | Caller::Ask(_));
+        let limit = if local { usize::MAX } else { limits.overflow() };
+        let (reason, item) = match running.mailbox.queue.push(item, limit) {
+            Ok(count) if count < limits.mailbox => {
+                running.slow = false;
+                return Ok(None);
             }
-        }
+            Ok(_) if local || running.slow => return Ok(None),
+            Ok(_) => {
+                running.slow = true;
+                return Ok(Some(Crowded {
+                    mailbox: running.mailbox.clone(),
+                    limit: limits.mailbox,
+                }));
+            }
+            Err(PushError::Full(item)) => (Reason::MailboxFull, item),
+            Err(PushError::Closed(item)) => (Reason::Stopped, item),
+        };
+        let (body, from) = from_item(item);
+        message.body = body;
+        Self::refuse(reason, from, message)
     }
 
     fn stop(&mut self, shard: ShardId, epoch: Epoch) -> usize {

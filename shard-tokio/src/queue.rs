@@ -48,9 +48,9 @@ impl<T> Queue<T> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends `item`, unless `limit` items are there.
+    /// Appends `item`, unless `limit` items are there. Returns how many there are now.
     #[inline]
-    pub(crate) fn push(&self, item: T, limit: usize) -> Result<(), PushError<T>> {
+    pub(crate) fn push(&self, item: T, limit: usize) -> Result<usize, PushError<T>> {
         let mut inner = self.lock();
         if inner.closed {
             return Err(PushError::Closed(item));
@@ -59,12 +59,13 @@ impl<T> Queue<T> {
             return Err(PushError::Full(item));
         }
         inner.items.push_back(item);
+        let count = inner.items.len();
         let owner = inner.owner.take();
         drop(inner);
         if let Some(owner) = owner {
             owner.wake();
         }
-        Ok(())
+        Ok(count)
     }
 
     /// As [`Queue::push`]; `Full` also registers the caller to be woken when there is room.
@@ -73,7 +74,7 @@ impl<T> Queue<T> {
         cx: &mut Context<'_>,
         item: T,
         limit: usize,
-    ) -> Result<(), PushError<T>> {
+    ) -> Result<usize, PushError<T>> {
         match self.push(item, limit) {
             Err(PushError::Full(item)) => {
                 let mut inner = self.lock();
@@ -203,7 +204,7 @@ mod tests {
                 for n in 0..10_000_u64 {
                     let mut item = Some((sender, n));
                     poll_fn(|cx| match queue.poll_push(cx, item.take().unwrap(), 16) {
-                        Ok(()) => Poll::Ready(()),
+                        Ok(_) => Poll::Ready(()),
                         Err(PushError::Full(back) | PushError::Closed(back)) => {
                             item = Some(back);
                             Poll::Pending

@@ -3,7 +3,7 @@
 use core::any::Any;
 use core::mem;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use core::task::{Context, Waker};
+use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -241,6 +241,18 @@ impl<E: Entity> TypeShared<E> {
 pub(crate) struct Mailbox<E: Entity> {
     pub(crate) opening: Opening,
     pub(crate) queue: Queue<Item<E>>,
+}
+
+/// A mailbox whose entity type the driver does not know.
+pub(crate) trait Room: Send + Sync {
+    /// Ready when local callers would find room in it.
+    fn poll_room(&self, cx: &mut Context<'_>, limit: usize) -> Poll<()>;
+}
+
+impl<E: Entity> Room for Mailbox<E> {
+    fn poll_room(&self, cx: &mut Context<'_>, limit: usize) -> Poll<()> {
+        self.queue.poll_room(cx, limit)
+    }
 }
 
 /// A message in a mailbox.

@@ -42,6 +42,13 @@ enum Step<B> {
 }
 
 impl<B: Body> Node<B> {
+    /// Whether a command about a shard may be waiting, which is to be done before the next delivery. Cheaper than an
+    /// idle [`Node::poll_command`], for the hot path between deliveries; other commands can wait for the end of a batch.
+    #[inline]
+    pub fn has_shard_commands(&self) -> bool {
+        !self.out.is_empty() || self.types.first_dirty().is_some()
+    }
+
     /// What to do next. O(1) when there is nothing.
     pub fn poll_command(&mut self) -> Option<NodeCommand<B>> {
         self.pump_links();

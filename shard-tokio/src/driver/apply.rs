@@ -14,7 +14,7 @@ use crate::ask::Pending;
 use crate::body::Body;
 use crate::entity::status_error;
 use crate::error::AskError;
-use crate::host::{From, Refused};
+use crate::host::{Crowded, From, Refused};
 use crate::report::Reason;
 use crate::shared::{EntityStopped, Input};
 use crate::transport::Connection;
@@ -33,7 +33,12 @@ impl Driver {
                 id,
                 body,
                 ask,
-            } => self.send(ty, shard, id, body, ask),
+            } => {
+                self.send(ty, shard, id, body, ask);
+                if !self.core.has_shard_commands() {
+                    return;
+                }
+            }
             Input::Reply {
                 to,
                 status,
@@ -44,11 +49,13 @@ impl Driver {
                     Ok(())
                 };
                 self.core.reply(self.now, to, status, write);
+                return;
             }
             Input::Stopped(stopped) => self.stopped(*stopped),
             Input::Net(event) => self.net(event),
             Input::Command(command) => self.command(*command),
         }
+        self.commands();
     }
 
     fn send(
@@ -90,18 +97,23 @@ impl Driver {
         epoch: Epoch,
         from: From,
         message: shard_proto::node::Message<Body>,
-    ) {
-        let Some(host) = self.host(ty) else {
-            return;
-        };
-        let Err(refused) = host.deliver(shard, epoch, from, message) else {
-            return;
-        };
+    ) -> Option<Crowded> {
+        match self.host(ty)?.deliver(shard, epoch, from, message) {
+            Ok(crowded) => crowded,
+            Err(refused) => {
+                self.refused(ty, shard, epoch, *refused);
+                None
+            }
+        }
+    }
+
+    #[cold]
+    fn refused(&mut self, ty: TypeIndex, shard: ShardId, epoch: Epoch, refused: Refused) {
         let Refused {
             reason,
             from,
             message,
-        } = *refused;
+        } = refused;
         match from {
             From::Local(pending) => {
                 if let Some(pending) = pending {
@@ -256,35 +268,53 @@ impl Driver {
         let Some(conn) = self.links.get(id) else {
             return;
         };
-        let link = conn.link;
-        let mut buffer = mem::take(&mut conn.unread);
-        if buffer.is_empty() {
-            buffer = chunk;
+        conn.chunks += 1;
+        if conn.unread.is_empty() {
+            conn.unread = chunk;
         } else {
             // Without a copy, if the chunks follow each other in memory.
-            buffer.unsplit(chunk);
+            conn.unread.unsplit(chunk);
         }
-        loop {
+        if !conn.held_up {
+            self.read_on(id);
+        }
+    }
+
+    /// Takes what a connection has, until all is taken or an entity cannot keep up.
+    pub(super) fn read_on(&mut self, id: ConnId) {
+        let Some(conn) = self.links.get(id) else {
+            return;
+        };
+        let link = conn.link;
+        let mut buffer = mem::take(&mut conn.unread);
+        let crowded = loop {
             match self.core.read(self.now, link, &mut buffer) {
                 Ok(Some(delivery)) => {
-                    self.commands();
-                    self.delivery(delivery);
+                    if self.core.has_shard_commands() {
+                        self.commands();
+                    }
+                    if let Some(crowded) = self.delivery(delivery) {
+                        break Some(crowded);
+                    }
                 }
-                Ok(None) => break,
+                Ok(None) => break None,
                 Err(error) => {
                     tracing::info!(peer = self.links.peer(link), "closing a link: {error}");
                     self.links.close(link, &mut self.core);
                     return;
                 }
             }
-        }
+        };
         if let Some(conn) = self.links.get(id) {
             conn.unread = buffer;
-            conn.more();
+            match crowded {
+                None => conn.more(),
+                Some(crowded) => self.links.hold_up(id, crowded, self.now),
+            }
         }
     }
 
-    fn delivery(&mut self, delivery: Delivery<Body>) {
+    fn delivery(&mut self, delivery: Delivery<Body>) -> Option<Crowded> {
         match delivery {
             Delivery::Message {
                 ty,
@@ -299,13 +329,12 @@ impl Driver {
                 status,
                 payload,
             } => {
-                let Some(pending) = self.asks.remove(key) else {
-                    return;
-                };
+                let pending = self.asks.remove(key)?;
                 pending.resolve(match payload {
                     Body::Encoded(payload) if status == REPLY_ANSWER => Ok(payload),
                     _ => Err(status_error(status)),
                 });
+                None
             }
         }
     }

@@ -9,12 +9,14 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
+use shard_proto::Instant;
 use shard_proto::node::{LinkId, Node as Core};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
 use crate::body::Body;
+use crate::host::Crowded;
 use crate::shared::{Input, NodeShared};
 use crate::transport::Connection;
 
@@ -30,6 +32,8 @@ const AHEAD: usize = 2;
 const WRITE: usize = 256 * 1024;
 /// Slices written at once.
 const SLICES: usize = 64;
+/// How long a link is held up at most for an entity that does not keep up. Beats come over it, too.
+const HOLD_UP: Duration = Duration::from_millis(5);
 /// How long a connection is written to that is to be closed.
 const CLOSING: Duration = Duration::from_secs(1);
 
@@ -40,8 +44,12 @@ pub(crate) struct ConnId(u64);
 pub(super) struct Conn {
     pub(super) link: LinkId,
     pub(super) peer: String,
-    /// Read and not taken: a part of a frame.
+    /// Read and not taken: a part of a frame, or what is held up.
     pub(super) unread: BytesMut,
+    /// How many chunks that was.
+    pub(super) chunks: usize,
+    /// An entity cannot keep up with what comes from here.
+    pub(super) held_up: bool,
     ahead: Arc<Semaphore>,
     reader: AbortHandle,
     out: Out,
@@ -60,9 +68,9 @@ impl Drop for Conn {
 }
 
 impl Conn {
-    /// A chunk was dealt with: read the next.
-    pub(super) fn more(&self) {
-        self.ahead.add_permits(1);
+    /// What there was is dealt with: read on.
+    pub(super) fn more(&mut self) {
+        self.ahead.add_permits(mem::take(&mut self.chunks));
     }
 }
 
@@ -74,6 +82,15 @@ pub(super) struct Links {
     /// Their peers read too slowly.
     blocked: Vec<ConnId>,
     unblocked: Vec<ConnId>,
+    /// Not read from until an entity has caught up, or the time is over.
+    held_up: Vec<HeldUp>,
+}
+
+struct HeldUp {
+    id: ConnId,
+    crowded: Crowded,
+    until: Instant,
+    over: bool,
 }
 
 impl Links {
@@ -85,7 +102,59 @@ impl Links {
             by_link: HashMap::default(),
             blocked: Vec::new(),
             unblocked: Vec::new(),
+            held_up: Vec::new(),
         }
+    }
+
+    /// Reads no more from a connection until an entity has caught up with what came from it; not long, because other
+    /// things come from there, too.
+    pub(super) fn hold_up(&mut self, id: ConnId, crowded: Crowded, now: Instant) {
+        if let Some(conn) = self.conns.get_mut(&id) {
+            conn.held_up = true;
+            self.held_up.push(HeldUp {
+                id,
+                crowded,
+                until: now.after(HOLD_UP),
+                over: false,
+            });
+        }
+    }
+
+    /// When the first of them is over.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.held_up.iter().map(|held_up| held_up.until).min()
+    }
+
+    /// The connections to read from again.
+    pub(super) fn released(&mut self, now: Instant) -> Vec<ConnId> {
+        if self.held_up.is_empty() {
+            return Vec::new();
+        }
+        let mut released = Vec::new();
+        self.held_up.retain(|held_up| {
+            let over = held_up.over || held_up.until <= now;
+            if over {
+                released.push(held_up.id);
+            }
+            !over
+        });
+        for id in &released {
+            if let Some(conn) = self.conns.get_mut(id) {
+                conn.held_up = false;
+            }
+        }
+        released
+    }
+
+    /// Goes on where something was in the way. Whether the driver should have a turn.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut over = false;
+        for held_up in &mut self.held_up {
+            let Crowded { mailbox, limit } = &held_up.crowded;
+            held_up.over = mailbox.poll_room(cx, *limit).is_ready();
+            over |= held_up.over;
+        }
+        self.poll_blocked(cx) || over
     }
 
     pub(super) fn add(&mut self, link: LinkId, connection: Connection) {
@@ -102,6 +171,8 @@ impl Links {
             link,
             peer: connection.peer,
             unread: BytesMut::new(),
+            chunks: 0,
+            held_up: false,
             ahead,
             reader: tokio::spawn(read).abort_handle(),
             out: Out {
@@ -185,8 +256,8 @@ impl Links {
         }
     }
 
-    /// Goes on writing where there was no room. Whether the driver should have a turn.
-    pub(super) fn poll_blocked(&mut self, cx: &mut Context<'_>) -> bool {
+    /// Goes on writing where there was no room. Whether some of it went out.
+    fn poll_blocked(&mut self, cx: &mut Context<'_>) -> bool {
         let Self {
             conns,
             blocked,

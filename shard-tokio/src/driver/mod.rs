@@ -158,7 +158,7 @@ impl Driver {
                 if due {
                     armed = None;
                 }
-                if self.links.poll_blocked(cx) || input || due {
+                if self.links.poll(cx) || input || due {
                     Poll::Ready(())
                 } else {
                     Poll::Pending
@@ -177,7 +177,8 @@ impl Driver {
             Phase::Stopping { give_up } | Phase::Parting { give_up } => Some(give_up),
             _ => None,
         };
-        earliest(earliest(self.core.poll_timeout(), abort), give_up)
+        let own = earliest(earliest(abort, give_up), self.links.deadline());
+        earliest(self.core.poll_timeout(), own)
     }
 
     /// One turn: what is due first, so that no flood of input delays it.
@@ -186,8 +187,11 @@ impl Driver {
         self.expire();
         for input in batch.drain(..) {
             self.input(input);
-            self.commands();
         }
+        for id in self.links.released(self.now) {
+            self.read_on(id);
+        }
+        self.commands();
         self.settle_all();
         self.advance();
         while let Some(link) = self.core.links_to_flush() {

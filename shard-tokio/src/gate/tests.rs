@@ -45,7 +45,7 @@ impl Host {
         if self.gate.is_free(opening) {
             chaos();
             match mailbox.push(item, usize::MAX) {
-                Ok(()) => return,
+                Ok(_) => return,
                 Err(PushError::Full(_)) => unreachable!(),
                 Err(PushError::Closed(_)) => {}
             }
