@@ -29,16 +29,23 @@ fn run(options: &cli::Bench) -> Result<ExitCode, Failure> {
     if !options.json {
         println!("{}", figures::heading());
     }
-    let mut all = Vec::new();
+    let (mut all, mut failed) = (Vec::new(), Vec::new());
     for row in rows {
-        let measured = figures::measure(row, size)?;
-        if !options.json {
-            print!("{}", figures::to_lines(&measured));
+        match figures::measure(row, size) {
+            Ok(measured) => {
+                if !options.json {
+                    print!("{}", figures::to_lines(&measured));
+                }
+                all.push(measured);
+            }
+            Err(failure) => failed.push(failure),
         }
-        all.push(measured);
     }
     if options.json {
         println!("{}", figures::to_json(&all));
     }
-    Ok(ExitCode::SUCCESS)
+    for failure in &failed {
+        eprintln!("error: {failure}");
+    }
+    Ok(ExitCode::from(u8::from(!failed.is_empty())))
 }
