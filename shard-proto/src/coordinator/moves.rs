@@ -89,7 +89,6 @@ impl Ledger<'_> {
             self.place(shard, strategy);
             self.book.rebalance_at = Some(self.book.now);
         }
-        self.vacated(from);
         Ok(())
     }
 

@@ -188,9 +188,8 @@ impl Ledger<'_> {
             self.confirm(from, claim, phase);
             return;
         }
-        let ours = recorded.term() == self.book.term;
-        let believed =
-            claim.epoch > recorded && claim.epoch.term() < self.book.term && !(owned && ours);
+        // What this reign allocated is on record; an epoch of it that is not, has ended.
+        let believed = claim.epoch > recorded && claim.epoch.term() < self.book.term;
         if believed {
             if owned && owner != from {
                 self.lose(shard, owner, recorded);

@@ -448,3 +448,18 @@ fn sessions_that_follow_each_other_quickly_lose_no_shard() {
     assert_eq!(bed.map()[25..75], before[25..75]);
     assert_eq!(bed.owned(1), [200]);
 }
+
+#[test]
+fn s24_a_newer_session_does_not_flip_a_handoff_back_either() {
+    let mut bed = Bed::open(2, 2).all_started();
+    let (owner, held) = bed.home(0).unwrap();
+    bed.member(owner, MemberState::Leaving);
+    bed.settle();
+    bed.pass(5_000);
+    bed.register_with(owner, next(session(owner)), &[claim(0, held)])
+        .unwrap();
+    assert_eq!(bed.state(0), CoordShardState::HandingOff);
+    // The stay is new, so is the deadline.
+    assert!(!bed.pass(9_999).contains(&Out::Overdue(owner, 0)));
+    assert!(bed.pass(1).contains(&Out::Overdue(owner, 0)));
+}
