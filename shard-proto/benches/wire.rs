@@ -103,6 +103,7 @@ fn decode(c: &mut Criterion) {
         session: session(),
         type_name: "cart",
         shard_count: 512,
+        shard_hash: 0,
         proxy: false,
         last_beat_age: 1,
         storage_id: 0,

@@ -89,6 +89,16 @@ impl ShardHash {
         }
     }
 
+    /// Its number on the wire. Numbers from 256 are for algorithms that are not in this crate.
+    #[must_use]
+    pub const fn id(self) -> u16 {
+        match self {
+            Self::Default => 0,
+            Self::KafkaMurmur2 => 1,
+            Self::Fnv1aUtf16 => 2,
+        }
+    }
+
     /// The shard of an entity. O(length of the id). `shard_count` 0 counts as 1.
     #[must_use]
     pub fn shard(self, id: &[u8], shard_count: u32) -> ShardId {

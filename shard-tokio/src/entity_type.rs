@@ -170,9 +170,9 @@ impl<E: Entity> EntityTypeBuilder<E> {
 
     /// How entity ids become shards; the same on all nodes. Default: [`ShardHash::Default`].
     #[must_use]
-    pub const fn hash(mut self, hash: ShardHash) -> Self {
+    pub fn hash(mut self, hash: ShardHash) -> Self {
         self.hash = hash;
-        self
+        self.with(|config| config.with_shard_hash(hash))
     }
 
     /// Makes entities, in place of [`Entity::create`].

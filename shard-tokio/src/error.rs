@@ -3,6 +3,7 @@
 use core::fmt;
 use std::io;
 
+use shard_proto::hash::ShardHash;
 use shard_proto::node::{AddTypeError, ConfigError};
 use shard_proto::region::RejectReason;
 use shard_proto::wire::control::RegisterRefusal;
@@ -98,6 +99,15 @@ pub enum NotReady {
         /// This node's.
         here: u32,
     },
+    /// This node's setting `hash` is not the cluster's.
+    ShardHash {
+        /// The type.
+        name: &'static str,
+        /// The leading node's [`ShardHash::id`].
+        leader: u16,
+        /// This node's.
+        here: u16,
+    },
     /// Refused for another reason.
     Refused {
         /// The type.
@@ -121,9 +131,22 @@ impl NotReady {
                 leader: coordinator,
                 here: region,
             },
+            RegisterRefusal::ShardHash {
+                coordinator,
+                region,
+            } => Self::ShardHash {
+                name,
+                leader: coordinator,
+                here: region,
+            },
             reason => Self::Refused { name, reason },
         }
     }
+}
+
+fn hash_name(id: u16) -> &'static str {
+    let known = ShardHash::ALL.iter().find(|hash| hash.id() == id);
+    known.map_or("another", |hash| hash.name())
 }
 
 impl fmt::Display for NotReady {
@@ -133,6 +156,13 @@ impl fmt::Display for NotReady {
                 f,
                 "the leading node does not know entity type \"{name}\": start it on every node that may lead, \
                  as a proxy at least"
+            ),
+            Self::ShardHash { name, leader, here } => write!(
+                f,
+                "entity type \"{name}\": the setting `hash` is {} here and {} on the leading node; it must be the same \
+                 on every node",
+                hash_name(*here),
+                hash_name(*leader),
             ),
             Self::ShardCount { name, leader, here } => write!(
                 f,

@@ -20,6 +20,7 @@ pub enum StorageMismatch {
 pub struct CoordinatorConfig {
     pub(super) type_name: &'static str,
     pub(super) shard_count: u32,
+    pub(super) shard_hash: u16,
     pub(super) role: u32,
     pub(super) retry_interval: Duration,
     pub(super) rebalance_interval: Duration,
@@ -42,6 +43,7 @@ impl CoordinatorConfig {
         Self {
             type_name,
             shard_count: 256,
+            shard_hash: 0,
             role: 0,
             retry_interval: Duration::from_millis(250),
             rebalance_interval: Duration::from_secs(2),
@@ -67,6 +69,14 @@ impl CoordinatorConfig {
     #[must_use]
     pub const fn with_shard_count(mut self, shards: u32) -> Self {
         self.shard_count = shards;
+        self
+    }
+
+    /// How ids become shards: [`ShardHash::id`](crate::hash::ShardHash::id), or a number of your own from 256. Default 0.
+    /// A constant of the cluster: a region with another one is refused.
+    #[must_use]
+    pub const fn with_shard_hash(mut self, id: u16) -> Self {
+        self.shard_hash = id;
         self
     }
 

@@ -50,6 +50,7 @@
 //!     session: Session { incarnation, lapses: 0, starts: 0 },
 //!     type_name: "cart",
 //!     shard_count: 64,
+//!     shard_hash: 0,
 //!     proxy: false,
 //!     last_beat_age: 0,
 //!     storage_id: 0,

@@ -73,6 +73,12 @@ impl Ledger<'_> {
                 region: part.shard_count,
             });
         }
+        if part.shard_hash != self.config.shard_hash {
+            return Some(RegisterRefusal::ShardHash {
+                coordinator: self.config.shard_hash,
+                region: part.shard_hash,
+            });
+        }
         if node.ended >= Some(part.session) {
             return Some(RegisterRefusal::SessionEnded);
         }

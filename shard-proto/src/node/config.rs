@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::Incarnation;
+use crate::hash::ShardHash;
 
 /// Who a node is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -226,6 +227,7 @@ impl NodeConfig {
 pub struct TypeConfig {
     pub(crate) name: &'static str,
     pub(crate) shard_count: u32,
+    pub(crate) shard_hash: ShardHash,
     pub(crate) proxy: bool,
     pub(crate) role: String,
     pub(crate) storage_id: u64,
@@ -244,6 +246,7 @@ impl TypeConfig {
         Self {
             name,
             shard_count: 256,
+            shard_hash: ShardHash::Default,
             proxy: false,
             role: String::new(),
             storage_id: 0,
@@ -273,6 +276,8 @@ impl TypeConfig {
     with! {
         /// Number of shards, a constant of the cluster; about ten per node. Default: 256.
         with_shards: shard_count: u32,
+        /// How ids become shards, a constant of the cluster too. Default: [`ShardHash::Default`].
+        with_shard_hash: shard_hash: ShardHash,
         /// Whether this node only sends to the type and hosts nothing of it. Default: false.
         with_proxy: proxy: bool,
         /// Identity of the store this node opened for the type; 0 for none. Default: 0.

@@ -203,6 +203,7 @@ impl TypeConfig {
     fn region(&self, node: &NodeConfig, id: EntityTypeId) -> RegionConfig {
         RegionConfig::new(self.name)
             .with_shard_count(self.shard_count)
+            .with_shard_hash(self.shard_hash.id())
             .with_proxy(self.proxy)
             .with_retry_interval(self.retry_interval)
             .with_handoff_timeout(self.handoff_timeout)
@@ -223,6 +224,7 @@ impl TypeConfig {
         };
         CoordinatorConfig::new(self.name)
             .with_shard_count(self.shard_count)
+            .with_shard_hash(self.shard_hash.id())
             .with_role(role)
             .with_retry_interval(self.retry_interval)
             .with_rebalance_interval(self.rebalance_interval)

@@ -9,6 +9,7 @@ use crate::micros;
 pub struct RegionConfig {
     pub(super) type_name: &'static str,
     pub(super) shard_count: u32,
+    pub(super) shard_hash: u16,
     pub(super) proxy: bool,
     pub(super) retry_interval: Duration,
     pub(super) handoff_timeout: Duration,
@@ -34,6 +35,7 @@ impl RegionConfig {
         Self {
             type_name,
             shard_count: 256,
+            shard_hash: 0,
             proxy: false,
             retry_interval: Duration::from_millis(250),
             handoff_timeout: Duration::from_secs(10),
@@ -63,6 +65,14 @@ impl RegionConfig {
     #[must_use]
     pub const fn with_shard_count(mut self, shards: u32) -> Self {
         self.shard_count = shards;
+        self
+    }
+
+    /// How ids become shards: [`ShardHash::id`](crate::hash::ShardHash::id), or a number of your own from 256. Default 0.
+    /// A constant of the cluster: a region with another one is refused.
+    #[must_use]
+    pub const fn with_shard_hash(mut self, id: u16) -> Self {
+        self.shard_hash = id;
         self
     }
 

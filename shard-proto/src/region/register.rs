@@ -56,6 +56,7 @@ const fn is_final(reason: RegisterRefusal) -> bool {
     matches!(
         reason,
         RegisterRefusal::ShardCount { .. }
+            | RegisterRefusal::ShardHash { .. }
             | RegisterRefusal::Storage { .. }
             | RegisterRefusal::Claims
     )
@@ -196,6 +197,7 @@ impl Machine {
             session: self.session,
             type_name: self.config.type_name,
             shard_count: self.config.shard_count,
+            shard_hash: self.config.shard_hash,
             proxy: self.config.proxy,
             last_beat_age: micros(self.now.since(self.last_beat)),
             storage_id: self.config.storage_id,

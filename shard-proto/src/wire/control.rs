@@ -223,6 +223,8 @@ pub struct Register<'a> {
     pub type_name: &'a str,
     /// The region's shard count.
     pub shard_count: u32,
+    /// How the region turns ids into shards: [`crate::hash::ShardHash::id`].
+    pub shard_hash: u16,
     /// The region hosts nothing.
     pub proxy: bool,
     /// Microseconds since the newest beat of a lower term; since the process started, if there was none.
@@ -262,6 +264,13 @@ pub enum RegisterRefusal {
         coordinator: u32,
         /// The region's.
         region: u32,
+    },
+    /// Ways to turn ids into shards differ: an entity would have two homes.
+    ShardHash {
+        /// The coordinator's own setting, which is the authority.
+        coordinator: u16,
+        /// The region's.
+        region: u16,
     },
     /// The session ended; raise it and register again.
     SessionEnded,

@@ -207,6 +207,10 @@ fn coordination() -> Vec<Sample> {
             coordinator: 33,
             region: 64,
         },
+        RegisterRefusal::ShardHash {
+            coordinator: 0,
+            region: 1,
+        },
         RegisterRefusal::SessionEnded,
         RegisterRefusal::Storage {
             expected: 1,
@@ -222,6 +226,7 @@ fn coordination() -> Vec<Sample> {
             session,
             type_name: "cart",
             shard_count: 256,
+            shard_hash: 2,
             proxy: false,
             last_beat_age: 250_000,
             storage_id: 77,
@@ -444,6 +449,7 @@ pub(crate) fn maximal() -> Vec<Control<'static>> {
             session,
             type_name: name(MAX_NAME_LEN),
             shard_count: u32::MAX,
+            shard_hash: u16::MAX,
             proxy: true,
             last_beat_age: u64::MAX,
             storage_id: u64::MAX,

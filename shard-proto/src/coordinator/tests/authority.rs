@@ -211,6 +211,23 @@ fn r5_7_another_shard_count_is_refused_with_both_numbers() {
 }
 
 #[test]
+fn r5_7_another_way_from_ids_to_shards_is_refused_with_both() {
+    let mut bed = Bed::open(4, 1);
+    bed.up(2);
+    let reason = RegisterRefusal::ShardHash {
+        coordinator: 0,
+        region: 2,
+    };
+    let mut register = part_of(session(2), Claims::EMPTY, 4);
+    register.shard_hash = 2;
+    let result = bed.control(2, &Control::Register(register));
+    assert_eq!(result, Err(ControlError::Refused(reason)));
+    assert_eq!(bed.settle(), [Out::Refused(2, reason)]);
+    bed.ask(1, 0).unwrap();
+    assert_eq!(bed.home(0).unwrap().0, 1);
+}
+
+#[test]
 fn r5_7_a_region_that_comes_back_with_another_count_loses_what_it_had() {
     let mut bed = Bed::open(4, 2).all_started();
     let newer = next(session(2));

@@ -105,6 +105,7 @@ pub(super) fn part_of<'a>(session: Session, claims: Claims<'a>, shards: u32) -> 
         session,
         type_name: TYPE,
         shard_count: shards,
+        shard_hash: 0,
         proxy: false,
         last_beat_age: 0,
         storage_id: 0,
