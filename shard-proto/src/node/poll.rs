@@ -211,7 +211,7 @@ impl<B: Body> Node<B> {
                 if let Some(kind) = self.types.get_mut(ty) {
                     kind.registered.insert(node);
                 }
-                if self.types.is_registered(node) {
+                if self.types.is_registered(node, self.me.node) {
                     self.leadership.handle_registered(now, node, last_beat_age);
                     self.lead_dirty = true;
                 }

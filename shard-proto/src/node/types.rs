@@ -159,11 +159,11 @@ impl<B> Types<B> {
         }
     }
 
-    /// The node's registration for the reign covers every type of this node.
-    pub(super) fn is_registered(&self, node: NodeId) -> bool {
-        self.kinds
-            .iter()
-            .all(|kind| kind.registered.contains(&node))
+    /// The node's registration for the reign covers every type of this node `me`. A node that has started fewer types
+    /// never gets there; the barrier then opens when no lease of a predecessor can be left.
+    pub(super) fn is_registered(&self, node: NodeId, me: NodeId) -> bool {
+        let mut kinds = self.kinds.iter();
+        kinds.all(|kind| kind.registered.contains(&node) || (kind.stopped && node == me))
     }
 }
 

@@ -9,6 +9,7 @@
 
 mod asks;
 mod authority;
+mod chaos;
 mod cluster;
 mod faults;
 mod forming;

@@ -282,6 +282,14 @@ impl Cluster {
         ty
     }
 
+    /// Starts a type again, unless something of it still stops.
+    pub(super) fn try_add_type(&mut self, host: usize, config: TypeConfig) {
+        let now = self.instant();
+        let strategy = Box::new(LeastShards::new());
+        let _ = self.hosts[host].node.add_type(now, config, strategy);
+        self.pump(host);
+    }
+
     pub(super) fn add_type_everywhere(&mut self, config: &TypeConfig) -> TypeIndex {
         let mut ty = TypeIndex(0);
         for host in 0..self.hosts.len() {
