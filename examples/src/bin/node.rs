@@ -79,7 +79,11 @@ struct Shown {
 
 impl Shown {
     fn show(&mut self, node: &Node, visitors: &EntityType<Visitor>) {
-        let members: BTreeMap<_, _> = node.members().iter().map(describe).collect();
+        let others = node
+            .members()
+            .into_iter()
+            .filter(|member| member.node != node.id());
+        let members: BTreeMap<_, _> = others.map(|member| describe(&member)).collect();
         for (id, text) in &members {
             if self.members.get(id) != Some(text) {
                 println!("member {id} {text}");

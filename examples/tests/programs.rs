@@ -1,0 +1,130 @@
+//! The other programs, as a person runs them.
+
+use std::{
+    io::{BufRead, BufReader},
+    process::{Child, ChildStdout, Command, Output, Stdio},
+};
+
+use serde_json::Value;
+
+/// A `node` process. Killed when dropped.
+struct Node {
+    process: Child,
+    lines: BufReader<ChildStdout>,
+    address: String,
+}
+
+impl Node {
+    fn start(name: &str, seeds: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_node"));
+        command.args(["--name", name, "--listen", "127.0.0.1:0"]);
+        for seed in seeds {
+            command.args(["--seed", seed]);
+        }
+        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap());
+        let mut node = Self {
+            process,
+            lines,
+            address: String::new(),
+        };
+        let line = node.line_with("listens on");
+        let words: Vec<_> = line.split([' ', ';']).collect();
+        node.address = words[3].to_owned();
+        node.line_with("takes part");
+        node
+    }
+
+    /// Reads on up to a line that contains this.
+    fn line_with(&mut self, text: &str) -> String {
+        loop {
+            let mut line = String::new();
+            assert_ne!(
+                self.lines.read_line(&mut line).unwrap(),
+                0,
+                "ended before {text:?}"
+            );
+            if line.contains(text) {
+                return line;
+            }
+        }
+    }
+
+    fn interrupt(&mut self) {
+        let id = self.process.id().to_string();
+        let killed = Command::new("kill").args(["-INT", &id]).status();
+        assert!(killed.unwrap().success());
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn send(node: &Node, arguments: &[&str]) -> String {
+    let mut send = Command::new(env!("CARGO_BIN_EXE_send"));
+    let output = send
+        .args(["--seed", &node.address])
+        .args(arguments)
+        .output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn nodes_answer_and_hand_their_shards_over_when_interrupted() {
+    let mut first = Node::start("a", &[]);
+    let second = Node::start("b", &[&first.address]);
+    let heard = send(
+        &second,
+        &["user-42", "hi there", "--repeat", "2", "--every", "1"],
+    );
+    let lines: Vec<_> = heard.lines().collect();
+    assert_eq!(lines.len(), 2, "{heard}");
+    assert!(lines[1].starts_with("user-42 on "), "{heard}");
+    assert!(lines[1].ends_with("message 2: \"hi there\""), "{heard}");
+
+    first.interrupt();
+    first.line_with("a has left");
+    assert!(first.process.wait().unwrap().success());
+    let heard = send(&second, &["user-42"]);
+    assert!(heard.starts_with("user-42 on b "), "{heard}");
+}
+
+fn bench(arguments: &[&str]) -> Output {
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_bench"));
+    bench.args(arguments).output().unwrap()
+}
+
+#[test]
+fn bench_measures_the_rows_it_is_asked_for() {
+    let rows = ["route", "local_ask", "first_touch"];
+    let only: Vec<_> = rows.iter().flat_map(|row| ["--only", row]).collect();
+    let output = bench(&[&["--quick", "--json"], &only[..]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for key in ["route_ns", "local_ask_per_s", "first_touch_per_s"] {
+        assert!(json[key].as_f64() > Some(0.0), "{json}");
+    }
+    assert!(
+        json["floor"]["local_ask_per_s"].as_f64() > Some(0.0),
+        "{json}"
+    );
+    assert_eq!(json.get("remote_ask_per_s"), None, "{json}");
+}
+
+#[test]
+fn bench_names_its_rows_when_asked_for_another() {
+    let output = bench(&["--only", "walk"]);
+    assert_eq!(output.status.code(), Some(2));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        stderr.starts_with("error: no row \"walk\"; there are route, local_tell,"),
+        "{stderr}"
+    );
+    assert_eq!(stderr.lines().count(), 1);
+}
