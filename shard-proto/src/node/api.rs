@@ -462,7 +462,8 @@ pub enum NodeCommand<B> {
     Leader(Option<Leader>),
     /// [`Node::leave`](super::Node::leave) is done: flush the links and stop.
     Left,
-    /// The others declared this life of the node dead: everything is stopped. Start again with a new incarnation.
+    /// The others declared this life of the node dead: everything is stopped. Start again with a new incarnation. Comes
+    /// in place of `Left` if it happens while the node leaves.
     Removed,
     /// Log it.
     Warn(Warning),
