@@ -15,7 +15,7 @@ use crate::wire::{Control, Data, Envelope, Header, Kind, Return, ReturnReason};
 use crate::{EntityTypeId, Epoch, Instant, NodeId, Term};
 
 impl<B: Body> Node<B> {
-    /// A connection that [`NodeCommand::Dial`] asked for stands. `authenticated`: whom the transport proved the peer
+    /// A connection that [`NodeCommand::Dial`](super::NodeCommand::Dial) asked for stands. `authenticated`: whom the transport proved the peer
     /// to be, if it can.
     ///
     /// # Errors
