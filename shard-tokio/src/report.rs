@@ -64,6 +64,8 @@ reasons! {
     TooLarge = "it is too large",
     /// It has no encoding, or none that the entity understands.
     Codec = "it cannot be encoded or decoded",
+    /// It cannot be encoded, or is too large; found out when its home became known.
+    Unsendable = "it cannot be encoded or is too large",
     /// The entity panicked while it handled the message.
     Panicked = "the entity panicked on it",
     /// The entity was aborted while it handled the message.
@@ -88,6 +90,7 @@ impl From<RejectReason> for Reason {
             RejectReason::PathGivenUp => Self::PathGivenUp,
             RejectReason::OriginEnded => Self::OriginEnded,
             RejectReason::PerhapsDelivered => Self::PerhapsDelivered,
+            RejectReason::Unsendable => Self::Unsendable,
             _ => Self::Other,
         }
     }

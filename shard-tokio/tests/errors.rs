@@ -1,0 +1,277 @@
+//! What can go wrong: each a clear error, and nothing lost.
+#![allow(clippy::std_instead_of_alloc, clippy::std_instead_of_core)]
+
+mod common;
+
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::{Answer, Peer, Say, Scribe, World, builder, free_address, map_that, scribes, within};
+use shard_tokio::{AskError, Node, NotReady, Reason, StartError, TellError};
+
+#[tokio::test]
+async fn an_address_in_use_is_named() {
+    let address = free_address();
+    let _first = builder("a", &address, &[]).start().await.unwrap();
+    let error = builder("b", &address, &[]).start().await.unwrap_err();
+    assert!(matches!(&error, StartError::AddressInUse { address: named } if *named == address));
+    assert!(error.to_string().contains(&address));
+}
+
+#[tokio::test]
+async fn a_foreign_address_needs_consent() {
+    let error = builder("a", "0.0.0.0:0", &[]).start().await.unwrap_err();
+    assert!(error.to_string().contains("allow_insecure"), "{error}");
+}
+
+/// Keeps what is logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Log {
+    fn lines_with(&self, what: &[&str]) -> usize {
+        let log = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        let has = |line: &&str| what.iter().all(|what| line.contains(what));
+        log.lines().filter(has).count()
+    }
+
+    /// Waits until a line has all of it. Logs are no observable one can await, hence the polling.
+    async fn line(&self, what: &[&str]) {
+        while self.lines_with(what) == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+fn log() -> (Log, tracing::subscriber::DefaultGuard) {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    // Of this thread: such a test runs on one.
+    (log, tracing::subscriber::set_default(subscriber))
+}
+
+#[tokio::test]
+async fn an_unreachable_seed_is_dialled_again_with_a_warning() {
+    within(30, "seed", async {
+        let (log, _guard) = log();
+        let world = World::new();
+        let seeds = [free_address()];
+        let b = Peer::start("b", &free_address(), &seeds, &world).await;
+        log.line(&["WARN", &seeds[0], "cannot reach", "failures=2"])
+            .await;
+        // It was only early: the seed comes up, and all is well.
+        let a = Peer::start("a", &seeds[0], &seeds, &world).await;
+        b.scribes.ready().await.unwrap();
+        a.scribes.ready().await.unwrap();
+    })
+    .await;
+}
+
+/// Scenario 34: a region with another shard count is refused with both numbers.
+#[tokio::test]
+async fn a_shard_count_that_differs_is_refused() {
+    within(30, "mismatch", async {
+        let (log, _guard) = log();
+        let world = World::new();
+        let seeds = [free_address()];
+        let node = builder("a", &seeds[0], &seeds).start().await.unwrap();
+        let a = scribes(&node, &world, |it| it.shards(33)).await;
+        a.ready().await.unwrap();
+        let node_b = builder("b", &free_address(), &seeds).start().await.unwrap();
+        let b = scribes(&node_b, &world, |it| it.shards(64)).await;
+        let error = b.ready().await.unwrap_err();
+        let expected = NotReady::ShardCount {
+            name: "scribe",
+            leader: 33,
+            here: 64,
+        };
+        assert_eq!(error, expected);
+        let text = error.to_string();
+        assert!(text.contains("`shards`") && text.contains("33") && text.contains("64"));
+        log.line(&["ERROR", "`shards`", "33", "64"]).await;
+        assert_eq!(b.shards(), []);
+        for e in 0..64 {
+            a.entity(format!("e{e}")).ask(Say::Add(1)).await.unwrap();
+        }
+        assert_eq!((a.running(), b.running()), (64, 0));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_type_the_leader_does_not_know_is_named_on_both_sides() {
+    within(30, "unknown type", async {
+        let (log, _guard) = log();
+        let world = World::new();
+        let seeds = [free_address()];
+        let a = builder("a", &seeds[0], &seeds).start().await.unwrap();
+        let b = builder("b", &free_address(), &seeds).start().await.unwrap();
+        let b = scribes(&b, &world, |it| it).await;
+        let early = b.entity("one");
+        let early = tokio::spawn(async move { early.ask(Say::Add(1)).await });
+        log.line(&["ERROR", "does not know", "\"scribe\""]).await;
+        log.line(&["ERROR", "wants to register", "\"scribe\""])
+            .await;
+        // Once it is started there, what waited is delivered.
+        let _proxy = scribes(&a, &world, |it| it.proxy()).await;
+        b.ready().await.unwrap();
+        assert_eq!(early.await.unwrap(), Ok(Answer::Sum(1)));
+    })
+    .await;
+}
+
+/// Scenarios 35 and 42: messages for a shard without a home are buffered to the bound; the first beyond is handed back.
+#[tokio::test]
+async fn a_full_buffer_hands_the_message_back() {
+    within(30, "buffer", async {
+        let world = World::new();
+        let seeds = [free_address()];
+        let node = builder("a", &seeds[0], &seeds).start().await.unwrap();
+        let proxy = scribes(&node, &world, |it| it.proxy().buffer(100, 10)).await;
+        proxy.ready().await.unwrap();
+        let one = proxy.entity("one");
+        for n in 0..10 {
+            one.tell(Say::Note { caller: 0, n }).await.unwrap();
+        }
+        let error = one.tell(Say::Note { caller: 0, n: 10 }).await.unwrap_err();
+        assert!(error.to_string().contains("buffer"), "{error}");
+        assert!(matches!(
+            error,
+            TellError::BufferFull(Say::Note { n: 10, .. })
+        ));
+        assert_eq!(one.ask(Say::Who).await, Err(AskError::BufferFull));
+        let _b = Peer::start("b", &free_address(), &seeds, &world).await;
+        map_that(&proxy, |map| map.known() > 0).await;
+        loop {
+            match one.ask(Say::Who).await {
+                Ok(_) => break,
+                // The buffer is on its way.
+                Err(error) => assert_eq!(error, AskError::BufferFull),
+            }
+            tokio::task::yield_now().await;
+        }
+        world.assert_in_order(10);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_message_larger_than_a_frame_is_refused() {
+    within(30, "too large", async {
+        let world = World::new();
+        let seeds = [free_address()];
+        let node = builder("a", &seeds[0], &seeds).start().await.unwrap();
+        let a = scribes(&node, &world, |it| it.proxy()).await;
+        let b = Peer::start("b", &free_address(), &seeds, &world).await;
+        let mut undelivered = node.undelivered();
+        // Its home is not known yet: nobody has encoded it.
+        let one = a.entity("one");
+        one.tell(Say::Blob(vec![7; 2 << 20])).await.unwrap();
+        let report = undelivered.next().await.unwrap();
+        assert_eq!(report.reason, Reason::Unsendable);
+        let answer = one.ask(Say::Blob(vec![7; 900_000])).await;
+        assert_eq!(answer, Ok(Answer::Sum(900_000)));
+        let error = one.tell(Say::Blob(vec![7; 2 << 20])).await.unwrap_err();
+        assert!(
+            matches!(error, TellError::TooLarge { size, limit } if size > limit),
+            "{error:?}"
+        );
+        assert!(error.to_string().contains("limit"));
+        // On its own node nothing is encoded, and any size is fine.
+        let here = b.scribes.entity("one");
+        let answer = here.ask(Say::Blob(vec![7; 2 << 20])).await;
+        assert_eq!(answer, Ok(Answer::Sum(2 << 20)));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_entity_of_another_node_that_fails_says_so() {
+    within(30, "panic", async {
+        let world = World::new();
+        let seeds = [free_address()];
+        let a = Peer::proxy("a", &seeds[0], &seeds, &world).await;
+        let b = Peer::start("b", &free_address(), &seeds, &world).await;
+        let mut undelivered = b.node.undelivered();
+        let one = a.scribes.entity("one");
+        one.ask(Say::Add(5)).await.unwrap();
+        assert_eq!(one.ask(Say::Panic).await, Err(AskError::EntityFailed));
+        assert_eq!(undelivered.next().await.unwrap().reason, Reason::Panicked);
+        assert_eq!(one.ask(Say::Add(1)).await, Ok(Answer::Sum(1)));
+        assert_eq!(one.ask(Say::Silence).await, Err(AskError::NoReply));
+        let timeout = Duration::from_millis(50);
+        let late = one.ask_for(Say::Slow(300), timeout).await;
+        assert_eq!(late, Err(AskError::Timeout));
+        // The late answer is nobody's; the next ask gets its own.
+        assert_eq!(one.ask(Say::Add(1)).await, Ok(Answer::Sum(2)));
+    })
+    .await;
+}
+
+/// An entity that does not keep up with another node: what it cannot take is reported there, exactly.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mailbox_that_overflows_is_reported_to_the_sender() {
+    within(30, "overflow", async {
+        let world = World::new();
+        let seeds = [free_address()];
+        let a = Peer::proxy("a", &seeds[0], &seeds, &world).await;
+        let node = builder("b", &free_address(), &seeds).start().await.unwrap();
+        let small = |it: shard_tokio::EntityTypeBuilder<Scribe>| it.mailbox(4).buffer(1000, 16);
+        let b = scribes(&node, &world, small).await;
+        b.ready().await.unwrap();
+        let one = a.scribes.entity("one");
+        one.ask(Say::Add(0)).await.unwrap();
+        let blocked = one.begin_ask(Say::Block).await.unwrap();
+        let mut undelivered = a.node.undelivered();
+        let sent = 1000;
+        for _ in 0..sent {
+            one.tell(Say::Add(1)).await.unwrap();
+        }
+        let report = undelivered.next().await.unwrap();
+        assert_eq!(report.reason, Reason::BufferFull);
+        world.door.add_permits(1);
+        blocked.await.unwrap();
+        let Ok(Answer::Sum(sum)) = one.ask(Say::Add(0)).await else {
+            panic!("no answer");
+        };
+        let stats = a.node.stats();
+        let full = |it: &&(Reason, u64)| it.0 == Reason::BufferFull;
+        let lost = stats.undelivered.iter().find(full).unwrap().1;
+        assert_eq!(sum + lost, sent);
+        assert!(sum >= 64, "{sum}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn dropping_every_handle_stops_the_node() {
+    within(30, "drop", async {
+        let world = World::new();
+        let node = Node::standalone().await.unwrap();
+        let scribes = scribes(&node, &world, |it| it).await;
+        let one = scribes.entity("one");
+        let mut changes = scribes.shard_map_changes();
+        drop(node);
+        assert_eq!(one.ask(Say::Add(1)).await, Ok(Answer::Sum(1)));
+        drop(scribes);
+        while changes.next().await.is_some() {}
+        assert_eq!(one.ask(Say::Add(1)).await, Err(AskError::Stopped));
+    })
+    .await;
+}
