@@ -5,7 +5,7 @@ use core::time::Duration;
 use super::machine::{Answer, Machine};
 use super::slot::{ShardSlot, State, flag};
 use super::stats::count;
-use super::{ControlError, buffer, members};
+use super::{ControlError, members};
 use crate::table::RegionTables;
 use crate::wire::Control;
 use crate::wire::control::{HandOff, Previous, ShardHome, ShardMapUpdate};
@@ -159,7 +159,7 @@ impl Machine {
             count(&mut self.stats.dropped_grants);
         } else if slot.state.is_owned() {
             // What runs is stopped first; the grant is repeated.
-            slot.bar = slot.bar.max(epoch);
+            self.raise_bar(t, index, epoch);
             self.retire(t, index, self.abort_at(self.config.drain), true);
         } else {
             self.take(t, index, epoch);
@@ -168,10 +168,10 @@ impl Machine {
 
     /// An epoch that is not served here: nothing at or below it will be. What is held under a lower one stops first.
     fn refuse<P>(&mut self, t: &mut RegionTables<'_, P>, index: u32, epoch: Epoch) {
+        self.raise_floor(t, index, epoch);
         let Some(slot) = t.shards.get_mut(index as usize) else {
             return;
         };
-        slot.raise_floor(epoch);
         if slot.state.is_owned() && slot.epoch < epoch {
             slot.set(flag::ANSWER_FLOOR);
             self.retire(t, index, self.abort_at(self.config.drain), true);
@@ -203,14 +203,14 @@ impl Machine {
         let Some(slot) = t.shards.get_mut(index as usize) else {
             return;
         };
-        slot.bar = slot.bar.max(epoch);
         slot.epoch = epoch;
         slot.state = State::Starting;
         slot.set(flag::START | flag::HOME);
-        slot.clear(flag::ASK | flag::NEWS | flag::OPENED | flag::VOID | flag::ANSWER_FLOOR);
-        buffer::rewind(t.buffer, slot.remote);
+        slot.clear(flag::ASK | flag::OPENED | flag::VOID | flag::ANSWER_FLOOR);
         self.hosted = self.hosted.saturating_add(1);
         count(&mut self.stats.grants);
+        self.raise_bar(t, index, epoch);
+        self.reread(t, index);
         self.touch(t.shards, index);
     }
 
@@ -244,7 +244,7 @@ impl Machine {
         if slot.state.is_owned() {
             if named.epoch > slot.epoch {
                 // Another node may serve it by now.
-                slot.bar = slot.bar.max(named.epoch);
+                self.raise_bar(t, index, named.epoch);
                 self.retire(t, index, self.now, true);
             }
             return;
@@ -261,7 +261,7 @@ impl Machine {
         if named.epoch < slot.bar {
             return;
         }
-        slot.bar = slot.bar.max(named.epoch);
+        self.raise_bar(t, index, named.epoch);
         self.leave_home(t, index);
         let home = members::find_member(t.nodes, named.node).filter(|&home| {
             named.incarnation.is_none_or(|incarnation| {
@@ -288,7 +288,7 @@ impl Machine {
         slot.node = home;
         slot.epoch = named.epoch;
         slot.set(flag::HOME);
-        slot.clear(flag::NEWS | flag::UNCONFIRMED | flag::ASK);
+        slot.clear(flag::UNCONFIRMED | flag::ASK);
         if named.previous.is_none() && slot.has(flag::FLUSHING) {
             // How the epoch before it ended is not known yet.
             slot.set(flag::UNCONFIRMED | flag::ASK);
@@ -296,7 +296,7 @@ impl Machine {
         if !slot.has(flag::FLUSHING) {
             slot.sent = 0;
         }
-        buffer::rewind(t.buffer, slot.remote);
+        self.reread(t, index);
         self.touch(t.shards, index);
     }
 }

@@ -37,7 +37,7 @@ impl Machine {
         }
         slot.state = State::Active;
         slot.set(flag::STARTED);
-        buffer::rewind(t.buffer, slot.remote);
+        self.reread(t, shard.0);
         self.touch(t.shards, shard.0);
     }
 
@@ -149,11 +149,13 @@ impl Machine {
 
     /// Nothing of the shard runs here any more.
     fn finish_stop<P>(&mut self, t: &mut RegionTables<'_, P>, index: u32, forced: bool) {
+        let Some(epoch) = t.shards.get(index as usize).map(|slot| slot.epoch) else {
+            return;
+        };
+        self.raise_floor(t, index, epoch);
         let Some(slot) = t.shards.get_mut(index as usize) else {
             return;
         };
-        let epoch = slot.epoch;
-        slot.raise_floor(epoch);
         let answered = if slot.has(flag::ANSWER_FLOOR) {
             Epoch::from_bits(slot.bar.to_bits().saturating_sub(1))
         } else {
@@ -180,11 +182,11 @@ impl Machine {
         if forced {
             count(&mut self.stats.forced_stops);
         }
-        buffer::rewind(t.buffer, slot.remote);
         if !slot.has(flag::FLUSHING) {
             buffer::rewind(t.buffer, slot.local);
         }
         self.hosted = self.hosted.saturating_sub(1);
+        self.reread(t, index);
         self.touch(t.shards, index);
     }
 
@@ -194,10 +196,10 @@ impl Machine {
             return;
         }
         for index in 0..self.config.shard_count {
-            if let Some(slot) = t.shards.get_mut(index as usize)
+            if let Some(slot) = t.shards.get(index as usize)
                 && slot.state.is_owned()
             {
-                slot.raise_floor(slot.epoch);
+                self.raise_floor(t, index, slot.epoch);
                 self.retire(t, index, abort_at, true);
             }
         }
@@ -223,13 +225,7 @@ impl Machine {
         self.give_up_all(t, self.abort_at(self.config.drain));
         for index in 0..self.config.shard_count {
             self.abandon_path(t, index);
-            let Some(slot) = t.shards.get_mut(index as usize) else {
-                return;
-            };
-            if slot.state == State::Draining {
-                continue;
-            }
-            buffer::rewind(t.buffer, slot.remote);
+            self.reread(t, index);
             self.touch(t.shards, index);
         }
     }

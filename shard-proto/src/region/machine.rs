@@ -299,6 +299,38 @@ impl Machine {
         }
     }
 
+    /// What is known of the shard has changed: what other nodes sent is judged again.
+    pub(super) fn reread<P>(&mut self, t: &mut RegionTables<'_, P>, index: u32) {
+        let Some(slot) = t.shards.get_mut(index as usize) else {
+            return;
+        };
+        // While it drains, the cursor is the place for what is given back.
+        if slot.state == State::Draining {
+            return;
+        }
+        slot.clear(flag::NEWS);
+        if slot.remote != NIL {
+            buffer::rewind(t.buffer, slot.remote);
+            self.touch(t.shards, index);
+        }
+    }
+
+    /// A directive named the epoch: no grant below it is taken from here on.
+    pub(super) fn raise_bar<P>(&mut self, t: &mut RegionTables<'_, P>, index: u32, epoch: Epoch) {
+        if let Some(slot) = t.shards.get_mut(index as usize)
+            && slot.bar < epoch
+        {
+            slot.bar = epoch;
+            self.reread(t, index);
+        }
+    }
+
+    /// The epoch was given up, answered for or refused: nothing at or below it is taken from here on.
+    pub(super) fn raise_floor<P>(&mut self, t: &mut RegionTables<'_, P>, index: u32, epoch: Epoch) {
+        let above = Epoch::from_bits(epoch.to_bits().saturating_add(1));
+        self.raise_bar(t, index, above);
+    }
+
     /// Frees a buffer slot that is in no list.
     pub(super) fn unbuffer<P>(
         &mut self,

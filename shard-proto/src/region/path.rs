@@ -64,7 +64,10 @@ impl Machine {
             return;
         }
         slot.clear(flag::FLUSHING | flag::FLUSH | flag::LAPSED);
-        slot.sent = 0;
+        let is_in_use = slot.state == State::Remote && slot.epoch == slot.path_epoch;
+        if !is_in_use {
+            slot.sent = 0;
+        }
         buffer::rewind(t.buffer, slot.local);
         self.flushing = self.flushing.saturating_sub(1);
         let stats = &mut self.stats;
@@ -80,9 +83,12 @@ impl Machine {
         }
         if end != FlushEnd::Answered {
             // A path that was given up is never used again.
+            if is_in_use {
+                slot.sent = 0;
+            }
             let path = slot.path_epoch;
-            slot.raise_floor(path);
-            if slot.state == State::Remote && slot.epoch == path {
+            self.raise_floor(t, index, path);
+            if is_in_use {
                 self.leave_home(t, index);
             }
         }
@@ -98,7 +104,7 @@ impl Machine {
         if slot.state != State::Remote {
             return;
         }
-        slot.raise_floor(slot.epoch);
+        let left = slot.epoch;
         if !slot.has(flag::FLUSHING) {
             slot.sent = 0;
         }
@@ -107,8 +113,8 @@ impl Machine {
         slot.node = NO_NODE;
         slot.clear(flag::UNCONFIRMED);
         slot.set(flag::HOME | flag::ASK);
-        // What was kept as news is judged by the next home.
-        buffer::rewind(t.buffer, slot.remote);
+        self.raise_floor(t, index, left);
+        self.reread(t, index);
         self.touch(t.shards, index);
     }
 

@@ -150,12 +150,6 @@ impl ShardSlot {
         self.flags &= !flags;
     }
 
-    /// Nothing at or below `epoch` is granted from here on.
-    pub(super) fn raise_floor(&mut self, epoch: Epoch) {
-        let above = Epoch::from_bits(epoch.to_bits().saturating_add(1));
-        self.bar = self.bar.max(above);
-    }
-
     /// Whether the coordinator is to be asked for the home.
     pub(super) const fn wants_home(&self) -> bool {
         match self.state {

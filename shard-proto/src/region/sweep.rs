@@ -1,10 +1,9 @@
 //! Work on all shards, in bounded batches, and the timers.
 
-use super::buffer;
 use super::machine::{Machine, has_come, is_member};
 use super::members;
 use super::path::FlushEnd;
-use super::slot::{NIL, State, flag};
+use super::slot::{State, flag};
 use crate::table::RegionTables;
 use crate::{Instant, earliest};
 
@@ -92,14 +91,9 @@ impl Machine {
         if self.sweep.outdate && is_remote {
             slot.set(flag::UNCONFIRMED);
         }
-        if (self.sweep.outdate || self.sweep.ended)
-            && slot.remote != NIL
-            && slot.state != State::Draining
-        {
+        if self.sweep.outdate || self.sweep.ended {
             // News may be none any more, or its origin gone.
-            slot.clear(flag::NEWS);
-            buffer::rewind(t.buffer, slot.remote);
-            self.touch(t.shards, index);
+            self.reread(t, index);
         }
         if let Some(slot) = t.shards.get_mut(index as usize)
             && self.sweep.ask

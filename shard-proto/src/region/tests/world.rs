@@ -146,6 +146,10 @@ pub(super) struct World {
     pub(super) numbers: BTreeMap<(NodeId, u32), u32>,
     /// Handed back by `route`.
     pub(super) handed_back: u32,
+    /// How many of `handled` were looked at.
+    checked: usize,
+    /// The last number of an origin and shard among them.
+    last: BTreeMap<(NodeId, u32), u32>,
 }
 
 pub(super) fn config() -> RegionConfig {
@@ -233,6 +237,8 @@ impl World {
             handled: Vec::new(),
             numbers: BTreeMap::new(),
             handed_back: 0,
+            checked: 0,
+            last: BTreeMap::new(),
         };
         for &node in nodes {
             let mut host = Host::new(node, config, queue, now);
@@ -413,9 +419,11 @@ impl World {
         let host = self.host(node);
         host.running.remove(&shard.0);
         for (origin, note) in host.mailbox.remove(&shard.0).unwrap_or_default() {
-            host.region
-                .give_back(now, shard, epoch, origin, note)
-                .unwrap();
+            // Without a slot for it, it is reported.
+            if let Err(note) = host.region.give_back(now, shard, epoch, origin, note) {
+                let reason = RejectReason::BufferFull;
+                host.rejected.push((shard, origin, reason, note));
+            }
         }
         host.region.handle_shard_stopped(now, shard, epoch, forced);
     }
@@ -527,7 +535,7 @@ impl World {
                         crate::region::ReturnError::Full(_) => RejectReason::BufferFull,
                         crate::region::ReturnError::Stopped(_) => RejectReason::Stopped,
                         crate::region::ReturnError::PathGivenUp(_) => RejectReason::PathGivenUp,
-                        other => panic!("{other}"),
+                        other => panic!("{to:?} from {from:?}, {shard:?} {epoch:?}: {other:?}"),
                     };
                     let note = error.into_payload();
                     host.rejected.push((shard, Origin::Local, reason, note));
@@ -545,11 +553,15 @@ impl World {
 
     /// Carries everything out that is to be done now.
     pub(super) fn run(&mut self) {
-        loop {
+        for turn in 0.. {
+            assert!(turn < 10_000, "the same over and over");
             let mut busy = false;
             for node in self.hosts.keys().copied().collect::<Vec<_>>() {
+                let mut turns = 0;
                 while self.hosts[&node].alive && self.poll(node) {
                     busy = true;
+                    turns += 1;
+                    assert!(turns < 1_000_000, "commands without end");
                 }
             }
             for (from, to) in self.wires.keys().copied().collect::<Vec<_>>() {
@@ -567,7 +579,8 @@ impl World {
     /// Lets time pass, with every timer on the way.
     pub(super) fn pass(&mut self, millis: u64) {
         let end = self.now.after(Duration::from_millis(millis));
-        loop {
+        for turn in 0.. {
+            assert!(turn < 10_000, "timers that are always due");
             let hosts = self.hosts.values().filter(|host| host.alive);
             let next = hosts.filter_map(|host| host.region.poll_timeout()).min();
             match next {
@@ -603,19 +616,19 @@ impl World {
         self.run();
     }
 
-    /// Order of what was handled, and the lists inside.
-    pub(super) fn check(&self) {
+    /// Order of what was handled since the last look, and the tables inside.
+    pub(super) fn check(&mut self) {
         for host in self.hosts.values() {
             host.region.validate();
         }
-        let mut last = BTreeMap::new();
-        for (_, shard, note) in &self.handled {
-            let before = last.insert((note.from, shard.0), note.number);
+        for (_, shard, note) in &self.handled[self.checked..] {
+            let before = self.last.insert((note.from, shard.0), note.number);
             assert!(
                 before.is_none_or(|before| before < note.number),
                 "{note:?} of {shard:?} after {before:?}"
             );
         }
+        self.checked = self.handled.len();
     }
 
     /// Numbers of the messages of `from` to `S` that were handled, in order.
