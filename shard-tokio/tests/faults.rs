@@ -1,0 +1,358 @@
+//! Broken connections and a member that lies, over real sockets.
+#![allow(clippy::std_instead_of_alloc, clippy::std_instead_of_core)]
+
+mod common;
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf, BytesMut};
+use common::{
+    Answer, Peer, Say, World, builder, builder_on, free_address, map_that, scribes, within,
+};
+use shard_tokio::proto::hash::entity_type_id;
+use shard_tokio::proto::wire::Control;
+use shard_tokio::proto::wire::control::{
+    HandOff, Previous, RegisterAck, RememberedEntities, ShardHome, ShardMapUpdate,
+};
+use shard_tokio::proto::wire::list::{EntityIdsBuilder, HomeEntry, HomesBuilder};
+use shard_tokio::proto::{Epoch, Session, Term};
+use shard_tokio::transport::{BoxFuture, Connection, Listener};
+use shard_tokio::{NodeId, ShardId, TcpTransport, Transport};
+use tokio::io::AsyncWrite;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+/// Forwards connections to a node, and resets them when told to.
+struct Relay {
+    address: String,
+    resets: watch::Sender<u32>,
+}
+
+impl Relay {
+    async fn start(target: String) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let resets = watch::Sender::new(0);
+        let reset = resets.subscribe();
+        tokio::spawn(async move {
+            loop {
+                let (mut near, _) = listener.accept().await.unwrap();
+                let Ok(mut far) = TcpStream::connect(&target).await else {
+                    continue;
+                };
+                let mut reset = reset.clone();
+                reset.mark_unchanged();
+                tokio::spawn(async move {
+                    tokio::select! {
+                        _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
+                        _ = reset.changed() => {
+                            near.set_zero_linger().unwrap();
+                            far.set_zero_linger().unwrap();
+                        }
+                    }
+                });
+            }
+        });
+        Self { address, resets }
+    }
+
+    fn reset(&self) {
+        self.resets.send_modify(|count| *count += 1);
+    }
+}
+
+/// Scenario 45: connections are reset with frames in flight, again and again; each message arrives once, in order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reset_connection_loses_doubles_and_reorders_nothing() {
+    within(60, "resets", async {
+        let world = World::new();
+        let addresses = common::all(2, |_| free_address());
+        let relays = [
+            Relay::start(addresses[0].clone()).await,
+            Relay::start(addresses[1].clone()).await,
+        ];
+        let seeds = [relays[0].address.clone()];
+        let mut nodes = Vec::new();
+        for (name, (address, relay)) in ["a", "b"].iter().zip(addresses.iter().zip(&relays)) {
+            let builder = builder(name, address, &seeds).advertise(&relay.address);
+            nodes.push(builder.start().await.unwrap());
+        }
+        let proxy = scribes(&nodes[0], &world, |it| it.proxy()).await;
+        let host = scribes(&nodes[1], &world, |it| it).await;
+        proxy.ready().await.unwrap();
+        host.ready().await.unwrap();
+        let each = 4000;
+        let mut callers = tokio::task::JoinSet::new();
+        for caller in 0..4 {
+            let proxy = proxy.clone();
+            callers.spawn(async move {
+                let entities: Vec<_> = (0..4).map(|e| proxy.entity(format!("e{e}"))).collect();
+                for n in 0..each {
+                    for entity in &entities {
+                        entity.tell(Say::Note { caller, n }).await.unwrap();
+                    }
+                    if n % 100 == 0 {
+                        let answer = entities[0].ask(Say::Add(1)).await;
+                        assert!(matches!(answer, Ok(Answer::Sum(_))), "{answer:?}");
+                    }
+                }
+                for entity in &entities {
+                    entity.ask(Say::Add(0)).await.unwrap();
+                }
+            });
+        }
+        let stop = Arc::new(tokio::sync::Notify::new());
+        let resets = tokio::spawn({
+            let stop = Arc::clone(&stop);
+            async move {
+                let mut count = 0;
+                loop {
+                    tokio::select! {
+                        () = stop.notified() => return count,
+                        () = tokio::time::sleep(Duration::from_millis(60)) => {}
+                    }
+                    for relay in &relays {
+                        relay.reset();
+                    }
+                    count += 1;
+                }
+            }
+        });
+        callers.join_all().await;
+        stop.notify_one();
+        assert!(resets.await.unwrap() > 2);
+        world.assert_in_order(each);
+        assert_eq!(world.all_notes().len(), 4);
+        for node in &nodes {
+            let lost: u64 = node.stats().undelivered.iter().map(|it| it.1).sum();
+            assert_eq!(lost, 0, "{node:?}");
+        }
+    })
+    .await;
+}
+
+/// TCP whose connections can be given further frames to write, behind the whole ones of the node.
+#[derive(Clone, Default)]
+struct Forger {
+    tcp: TcpTransport,
+    lines: Arc<Mutex<Vec<Arc<Mutex<BytesMut>>>>>,
+}
+
+impl Forger {
+    fn wrap(&self, connection: io::Result<Connection>) -> io::Result<Connection> {
+        let mut connection = connection?;
+        let extra = Arc::new(Mutex::new(BytesMut::new()));
+        self.lines.lock().unwrap().push(Arc::clone(&extra));
+        connection.writer = Box::new(Forging {
+            inner: connection.writer,
+            buffer: BytesMut::new(),
+            extra,
+        });
+        Ok(connection)
+    }
+
+    fn send(&self, frames: &[u8]) {
+        for extra in &*self.lines.lock().unwrap() {
+            extra.lock().unwrap().extend_from_slice(frames);
+        }
+    }
+}
+
+impl Transport for Forger {
+    fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>> {
+        Box::pin(async move {
+            let listener: Box<dyn Listener> = Box::new(ForgingListener {
+                inner: self.tcp.listen(address).await?,
+                forger: self.clone(),
+            });
+            Ok(listener)
+        })
+    }
+
+    fn dial<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Connection>> {
+        Box::pin(async move { self.wrap(self.tcp.dial(address).await) })
+    }
+}
+
+struct ForgingListener {
+    inner: Box<dyn Listener>,
+    forger: Forger,
+}
+
+impl Listener for ForgingListener {
+    fn address(&self) -> String {
+        self.inner.address()
+    }
+
+    fn accept(&mut self) -> BoxFuture<'_, io::Result<Connection>> {
+        Box::pin(async { self.forger.wrap(self.inner.accept().await) })
+    }
+}
+
+struct Forging {
+    inner: Box<dyn AsyncWrite + Send + Unpin>,
+    buffer: BytesMut,
+    extra: Arc<Mutex<BytesMut>>,
+}
+
+impl AsyncWrite for Forging {
+    /// Takes all it is given, which is whole frames.
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        _cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.buffer.extend_from_slice(bytes);
+        let extra = self.extra.lock().unwrap().split();
+        self.buffer.extend_from_slice(&extra);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Self { inner, buffer, .. } = self.get_mut();
+        while !buffer.is_empty() {
+            let written = ready!(Pin::new(&mut *inner).poll_write(cx, buffer))?;
+            buffer.advance(written);
+        }
+        Pin::new(inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.as_mut().poll_flush(cx))?;
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
+
+/// What only the leader may say, about every shard, under its term.
+fn forgeries(shards: u32, term: Term, me: NodeId) -> (BytesMut, u64) {
+    let mut frames = BytesMut::new();
+    let mut count = 0;
+    let mut say = |control: Control<'_>| {
+        let ty = entity_type_id("scribe");
+        control.encode_into(ty, term, 1, &mut frames).unwrap();
+        count += 1;
+    };
+    let high = Epoch::new(term, Epoch::MAX_ROUND).unwrap();
+    let session = Session::default();
+    let mut scratch = [0; 4096];
+    let mut homes = HomesBuilder::new(&mut scratch);
+    for shard in (0..shards).map(ShardId) {
+        let home = HomeEntry {
+            shard,
+            epoch: high,
+            node: me,
+        };
+        homes.push(home).unwrap();
+    }
+    say(Control::ShardMapUpdate(ShardMapUpdate {
+        version: u64::MAX,
+        last: true,
+        homes: homes.finish(),
+    }));
+    let mut scratch = [0; 64];
+    let mut ghosts = EntityIdsBuilder::new(&mut scratch);
+    ghosts.push(b"ghost").unwrap();
+    let ids = ghosts.finish();
+    say(Control::RegisterAck(RegisterAck { session }));
+    for shard in (0..shards).map(ShardId) {
+        // The rounds that may be in use.
+        for round in 1..4 * shards {
+            let epoch = Epoch::new(term, round).unwrap();
+            say(Control::HandOff(HandOff {
+                shard,
+                epoch,
+                drain: 0,
+            }));
+        }
+        say(Control::ShardHome(ShardHome {
+            shard,
+            epoch: high,
+            node: me,
+            session,
+            previous: Previous::Completed,
+        }));
+        say(Control::RememberedEntities(RememberedEntities {
+            shard,
+            epoch: high,
+            more: false,
+            ids,
+        }));
+    }
+    (frames, count)
+}
+
+/// Scenario 1: a member that says what only the leader may say is ignored, counted, and named in the log.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_plays_the_leader_changes_nothing() {
+    within(60, "hostile member", async {
+        let world = World::new();
+        let seeds = common::all(1, |_| free_address());
+        let a = Peer::start("a", &seeds[0], &seeds, &world).await;
+        let b = Peer::start("b", &free_address(), &seeds, &world).await;
+        a.scribes.ready().await.unwrap();
+        b.scribes.ready().await.unwrap();
+        let forger = Forger::default();
+        let x = builder_on("x", &free_address(), &seeds, forger.clone());
+        let x = x.start().await.unwrap();
+        let x_scribes = scribes(&x, &world, |it| it.proxy()).await;
+        x_scribes.ready().await.unwrap();
+        let who = async |e: usize| {
+            let entity = a.scribes.entity(format!("e{e}"));
+            entity.ask(Say::Add(1)).await.unwrap();
+            entity.ask(Say::Who).await.unwrap()
+        };
+        // Until every shard has a home and the cluster has come to rest.
+        for e in 0..200 {
+            who(e).await;
+            x_scribes
+                .entity(format!("e{e}"))
+                .ask(Say::Who)
+                .await
+                .unwrap();
+        }
+        map_that(&a.scribes, |map| {
+            let on_b = common::hosted_by(map, &b.node);
+            map.known() == 32 && (15..=17).contains(&on_b)
+        })
+        .await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let mut before = Vec::new();
+        for e in 0..200 {
+            before.push(who(e).await);
+        }
+        let map = a.scribes.shard_map();
+        let term = map.home(ShardId(0)).unwrap().epoch.term();
+        let (frames, count) = forgeries(32, term, x.id());
+        forger.send(&frames);
+        for node in [&a.node, &b.node] {
+            while node.stats().core.directives_refused < count {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
+        assert_eq!(a.scribes.shard_map(), map);
+        for (e, before) in before.iter().enumerate() {
+            let Answer::Who { node, epoch, sum } = before else {
+                panic!("{before:?}");
+            };
+            let same = Answer::Who {
+                node: node.clone(),
+                epoch: *epoch,
+                sum: sum + 1,
+            };
+            assert_eq!(who(e).await, same, "entity {e}");
+        }
+        assert!(
+            !world
+                .lives
+                .lock()
+                .unwrap()
+                .iter()
+                .any(|life| life.0 == "ghost")
+        );
+    })
+    .await;
+}
