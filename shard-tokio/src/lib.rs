@@ -1,4 +1,123 @@
-//! Sharded entities on tokio.
+//! Sharded entities on tokio: every entity has exactly one home in the cluster, its messages find it, and moving the
+//! home delays messages but never loses, duplicates or reorders them.
+//!
+//! An *entity* is a thing with an id and state: a cart, a device, a game room. Entities of a type are grouped into
+//! *shards*, and each shard lives on one node, which runs its entities, each in a task of its own. You say what an
+//! entity is and send it messages; this crate makes it where it belongs, finds it there, and moves it when nodes come
+//! and go. The protocol is [`shard_proto`], which this crate gives sockets, timers and tasks.
+//!
+//! ```
+//! use serde::{Deserialize, Serialize};
+//! use shard_tokio::{Context, Entity, Node};
+//!
+//! #[derive(Serialize, Deserialize)]
+//! enum Say {
+//!     Add(u32),
+//!     Total,
+//! }
+//!
+//! struct Cart {
+//!     items: u32,
+//! }
+//!
+//! impl Entity for Cart {
+//!     const TYPE: &'static str = "cart";
+//!     type Message = Say;
+//!     type Reply = u32;
+//!
+//!     fn create(_id: &str) -> Self {
+//!         Self { items: 0 }
+//!     }
+//!
+//!     async fn handle(&mut self, message: Say, cx: &mut Context<'_, Self>) {
+//!         match message {
+//!             Say::Add(items) => self.items += items,
+//!             Say::Total => cx.reply(self.items),
+//!         }
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // One node that is a whole cluster. Several: see below; the rest stays as it is.
+//! let node = Node::standalone().await?;
+//! let carts = node.entity_type::<Cart>().start().await?;
+//! let cart = carts.entity("user-42");
+//! cart.tell(Say::Add(3)).await?;
+//! cart.tell(Say::Add(4)).await?;
+//! assert_eq!(cart.ask(Say::Total).await?, 7);
+//! node.shutdown().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # A cluster
+//!
+//! Nodes find each other through *seeds*: addresses to start at. The node that is its own first seed founds the cluster.
+//! A node that starts a type as a [proxy](EntityTypeBuilder::proxy) only sends to it.
+//!
+//! ```
+//! # use shard_tokio::{Context, Entity, Node, Preset};
+//! # struct Cart;
+//! # impl Entity for Cart {
+//! #     const TYPE: &'static str = "cart";
+//! #     type Message = u32;
+//! #     type Reply = u32;
+//! #     fn create(_id: &str) -> Self { Self }
+//! #     async fn handle(&mut self, message: u32, cx: &mut Context<'_, Self>) { cx.reply(message + 1) }
+//! # }
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let a = Node::builder("node-a").listen("127.0.0.1:0").preset(Preset::Lan).start().await?;
+//! let seeds = [a.address()];
+//! let b = Node::builder("node-b").listen("127.0.0.1:0").seeds(seeds).preset(Preset::Lan).start().await?;
+//!
+//! let on_a = a.entity_type::<Cart>().shards(64).proxy().start().await?;
+//! let on_b = b.entity_type::<Cart>().shards(64).start().await?;
+//! on_b.ready().await?;
+//!
+//! // From node a to the entity, which runs on node b.
+//! assert_eq!(on_a.entity("user-42").ask(41_u32).await?, 42);
+//! assert_eq!(on_b.running(), 1);
+//!
+//! b.leave().await?; // hands its shards over first; `shutdown` would not
+//! a.shutdown().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What you can rely on
+//!
+//! | | |
+//! |---|---|
+//! | One home | At any time a shard is served by at most one node; [`Context::epoch`] is a fencing token for stores. Homes are trusted to membership for now: a node that is wrongly declared down may run entities a little longer. |
+//! | Order | What one caller sends to one entity is handled in that order, through any number of moves and lost connections. |
+//! | Exactly once, while both nodes live | A broken connection loses and doubles nothing. |
+//! | No silent loss | What is not delivered is handed back, or reported by [`Node::undelivered`] with its reason, and counted. |
+//! | Bounded memory | Mailboxes, buffers and windows have limits; callers wait, or get their message back. |
+//!
+//! And what you cannot: messages that a node had accepted die with it; an ask that times out may have been handled;
+//! nothing is stored.
+//!
+//! # Where things run
+//!
+//! One task per node, the driver, owns the protocol; one task per running entity handles its messages; one per
+//! connection reads. A message to an entity that runs on the same node goes straight into its mailbox, as a value,
+//! past the driver; one word per shard says whether that is allowed ([order](#what-you-can-rely-on) included). To
+//! another node it is encoded by the caller and written, together with whatever else is on its way, once per wake-up
+//! of the driver.
+//!
+//! Handlers are async and should not block their thread for long: beats, asks and other entities share it.
+//!
+//! # Errors and logs
+//!
+//! Every operation has its own error type. What nobody waits for is logged with [`tracing`]: WARN is for people to look
+//! at, INFO says who comes and goes. Logs never contain messages.
+//!
+//! # Features
+//!
+//! `swim` (default): nodes find each other by gossip, starting at the seeds. Without it every node lists the addresses
+//! of all others as seeds, or the application tells who is a member.
 #![allow(clippy::std_instead_of_alloc, reason = "tokio has std")]
 
 mod ask;
