@@ -46,6 +46,17 @@ impl<E: Entity> EntityType<E> {
         self.shared.status.ready().await
     }
 
+    /// Stops the type on this node, which goes on: its entities stop, what is buffered is reported, and its shards get
+    /// homes on other nodes at once. Nothing is handed over; for that, [leave](Node::leave). It does not start
+    /// again before the node does.
+    pub async fn stop(&self) {
+        let (sender, stopped) = oneshot::channel();
+        let node = &self.running.shared;
+        node.command(Command::StopType(self.shared.index, sender));
+        // An error means that the node has stopped.
+        let _ = stopped.await;
+    }
+
     /// The shards that run here, in order.
     #[must_use]
     pub fn shards(&self) -> Vec<ShardId> {
@@ -246,10 +257,7 @@ impl<E: Entity> EntityTypeBuilder<E> {
             let index = match index {
                 Ok(index) => index,
                 Err(error) => {
-                    let _ = sender.send(Err(TypeError::Refused {
-                        name: E::TYPE,
-                        error,
-                    }));
+                    let _ = sender.send(Err(error));
                     return None;
                 }
             };
@@ -274,6 +282,7 @@ impl<E: Entity> EntityTypeBuilder<E> {
             Some(host)
         };
         self.node.running.shared.command(Command::AddType {
+            name: E::TYPE,
             config: self.config,
             strategy: self.strategy,
             make: Box::new(make),

@@ -64,6 +64,11 @@ pub enum TypeError {
         /// Why.
         error: AddTypeError,
     },
+    /// It was stopped on this node, and starts again only when the node does.
+    Ended {
+        /// The type.
+        name: &'static str,
+    },
     /// The node stopped.
     Stopped,
 }
@@ -74,6 +79,10 @@ impl fmt::Display for TypeError {
             Self::Refused { name, error } => {
                 write!(f, "entity type \"{name}\" does not start: {error}")
             }
+            Self::Ended { name } => write!(
+                f,
+                "entity type \"{name}\" was stopped on this node: start the node anew"
+            ),
             Self::Stopped => f.write_str("the node is stopped"),
         }
     }

@@ -72,7 +72,9 @@ pub(crate) trait Host: Send {
     fn refused(&self, reason: RegisterRefusal);
     fn report(&self, shard: ShardId, entity: &EntityKey, reason: Reason);
     fn wake_waiters(&self);
-    /// The node ended: nothing is delivered any more, whatever still runs.
+    /// Whether a shard runs here, or has not stopped.
+    fn is_hosting(&self) -> bool;
+    /// The node or the type ended: nothing is delivered any more, whatever still runs.
     fn end(&mut self);
 }
 
@@ -393,6 +395,10 @@ impl<E: Entity> Host for TypeHost<E> {
 
     fn wake_waiters(&self) {
         self.shared.waiters.wake();
+    }
+
+    fn is_hosting(&self) -> bool {
+        self.shards.iter().any(Option::is_some)
     }
 
     fn end(&mut self) {

@@ -4,7 +4,7 @@ use core::mem;
 use core::time::Duration;
 use std::sync::Arc;
 
-use shard_proto::node::BodyError;
+use shard_proto::node::{AddTypeError, BodyError};
 use shard_proto::node::{
     Ask, Delivery, DialId, EntityKey, REPLY_ANSWER, REPLY_REFUSED, SendError, Sent, TypeIndex,
 };
@@ -13,7 +13,7 @@ use shard_proto::{Epoch, ShardId};
 use crate::ask::Pending;
 use crate::body::Body;
 use crate::entity::status_error;
-use crate::error::AskError;
+use crate::error::{AskError, TypeError};
 use crate::host::{Crowded, From, Refused};
 use crate::report::Reason;
 use crate::shared::{EntityStopped, Input};
@@ -355,15 +355,23 @@ impl Driver {
     fn command(&mut self, command: Command) {
         match command {
             Command::AddType {
+                name,
                 config,
                 strategy,
                 make,
             } => {
                 if self.phase != Phase::Running {
-                    make(Err(shard_proto::node::AddTypeError::Leaving));
+                    let error = AddTypeError::Leaving;
+                    make(Err(TypeError::Refused { name, error }));
+                    return;
+                }
+                // What callers pushed for the type that stopped must not reach another one.
+                if self.stopped_types.contains(&name) {
+                    make(Err(TypeError::Ended { name }));
                     return;
                 }
                 let added = self.core.add_type(self.now, config, strategy);
+                let added = added.map_err(|error| TypeError::Refused { name, error });
                 let index = added.as_ref().ok().copied();
                 if let (Some(host), Some(TypeIndex(index))) = (make(added), index) {
                     let index = usize::from(index);
@@ -376,6 +384,12 @@ impl Driver {
             Command::Member(change, address) => {
                 self.core
                     .handle_member(self.now, change, address.as_deref());
+            }
+            Command::StopType(ty, stopper) => {
+                self.core.stop_type(self.now, ty);
+                let name = self.host(ty).map(|host| host.name());
+                self.stopped_types.extend(name);
+                self.stopping_types.push((ty, stopper));
             }
             Command::Leave(leaver) => {
                 self.leavers.push(leaver);
@@ -415,11 +429,12 @@ impl Driver {
             Input::Stopped(stopped) => self.stopped(*stopped),
             Input::Command(command) => match *command {
                 Command::AddType { make, .. } => {
-                    make(Err(shard_proto::node::AddTypeError::Leaving));
+                    make(Err(TypeError::Stopped));
                 }
                 Command::Leave(leaver) => self.leavers.push(leaver),
                 Command::Shutdown(stopper) => self.stoppers.extend(stopper),
-                Command::Member(..) => {}
+                // Whoever waits for the type learns by the sender's drop that it has stopped.
+                Command::Member(..) | Command::StopType(..) => {}
             },
             Input::Reply { .. } | Input::Net(_) => {}
         }

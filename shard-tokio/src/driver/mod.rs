@@ -10,18 +10,18 @@ use core::mem;
 use core::pin::pin;
 use core::task::{Context, Poll};
 use core::time::Duration;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 
 use shard_proto::membership::MemberChange;
-use shard_proto::node::{AddTypeError, DialId, Node as Core, Strategy, TypeConfig, TypeIndex};
+use shard_proto::node::{DialId, Node as Core, Strategy, TypeConfig, TypeIndex};
 use shard_proto::{Epoch, Instant, ShardId, earliest};
 use tokio::sync::oneshot;
 
 use crate::ask::Asks;
 use crate::body::Body;
-use crate::error::LeaveError;
+use crate::error::{LeaveError, TypeError};
 use crate::host::{Host, Rest};
 use crate::shared::{Input, NodeShared, lock};
 use crate::transport::{Connection, Transport};
@@ -31,11 +31,13 @@ use links::Links;
 /// What a handle wants of the driver.
 pub(crate) enum Command {
     AddType {
+        name: &'static str,
         config: TypeConfig,
         strategy: Strategy,
         make: MakeHost,
     },
     Member(MemberChange, Option<String>),
+    StopType(TypeIndex, oneshot::Sender<()>),
     Leave(oneshot::Sender<Result<(), LeaveError>>),
     /// `None`: the last handle is gone.
     Shutdown(Option<oneshot::Sender<()>>),
@@ -43,7 +45,7 @@ pub(crate) enum Command {
 
 /// Makes the host of a type once its index is known, and tells whoever waits.
 pub(crate) type MakeHost =
-    Box<dyn FnOnce(Result<TypeIndex, AddTypeError>) -> Option<Box<dyn Host>> + Send>;
+    Box<dyn FnOnce(Result<TypeIndex, TypeError>) -> Option<Box<dyn Host>> + Send>;
 
 /// What happens on connections.
 pub(crate) enum NetEvent {
@@ -92,6 +94,9 @@ pub(crate) struct Driver {
     phase: Phase,
     leavers: Vec<oneshot::Sender<Result<(), LeaveError>>>,
     stoppers: Vec<oneshot::Sender<()>>,
+    /// Types that stop while the node goes on.
+    stopping_types: Vec<(TypeIndex, oneshot::Sender<()>)>,
+    stopped_types: BTreeSet<&'static str>,
     left: bool,
 }
 
@@ -123,6 +128,8 @@ impl Driver {
             phase: Phase::Running,
             leavers: Vec::new(),
             stoppers: Vec::new(),
+            stopping_types: Vec::new(),
+            stopped_types: BTreeSet::new(),
             left: false,
         }
     }
@@ -226,8 +233,18 @@ impl Driver {
         }
     }
 
-    /// Goes on with the end of the node.
+    /// Goes on with the end of types and of the node.
     fn advance(&mut self) {
+        for (ty, stopper) in mem::take(&mut self.stopping_types) {
+            match self.host(ty) {
+                Some(host) if host.is_hosting() => self.stopping_types.push((ty, stopper)),
+                Some(host) => {
+                    host.end();
+                    let _ = stopper.send(());
+                }
+                None => {}
+            }
+        }
         if let Phase::Stopping { give_up } = self.phase
             && (self.hosted == 0 || give_up <= self.now)
         {

@@ -241,7 +241,10 @@ impl Peer {
 }
 
 /// Waits for a shard map that `good` accepts.
-pub async fn map_that(scribes: &EntityType<Scribe>, good: impl Fn(&ShardMap) -> bool) -> ShardMap {
+pub async fn map_that<E: Entity>(
+    scribes: &EntityType<E>,
+    good: impl Fn(&ShardMap) -> bool,
+) -> ShardMap {
     let mut changes = scribes.shard_map_changes();
     loop {
         let map = scribes.shard_map();
@@ -278,4 +281,16 @@ pub fn logs() {
         .with_env_filter(filter)
         .with_test_writer()
         .try_init();
+}
+
+/// Waits for what cannot be awaited: counters, and what entities noted.
+pub async fn until(mut good: impl FnMut() -> bool) {
+    while !good() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// Messages of a node that were reported as undelivered.
+pub fn undelivered(node: &Node) -> u64 {
+    node.stats().undelivered.iter().map(|it| it.1).sum()
 }
