@@ -264,7 +264,7 @@ fn act(world: &mut World, mover: &mut Mover, (kind, a, b, c): Step, faults: bool
 
 fn fault(world: &mut World, mover: &mut Mover, node: NodeId, choice: u8) {
     let now = world.now;
-    if choice % 2 == 0 {
+    if choice.is_multiple_of(2) {
         // The lease lapsed, and the leader knows. Everything is stopped before anybody else starts.
         let lapses = world.region(node).session().lapses + 1;
         world.region(node).handle_lapse(now, lapses);
@@ -395,7 +395,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(cases(192)))]
+    #![proptest_config(ProptestConfig::with_cases(cases(96)))]
 
     /// Scenarios 41, 44 and 46 at random: whatever is lost, doubled and late, each message is handled once and in
     /// order, or reported.
@@ -428,8 +428,8 @@ proptest! {
             act(&mut world, &mut mover, step, true);
         }
         calm(&mut world, &mut mover);
-        accounted(&world);
-        let before = world.handled.len();
+        let count = |world: &World| accounted(world).values().map(BTreeSet::len).sum::<usize>();
+        let before = count(&world);
         let alive: Vec<NodeId> = NODES.into_iter().filter(|node| world.hosts[node].alive).collect();
         for &node in &alive {
             for shard in (0..SHARDS).map(ShardId) {
@@ -437,7 +437,8 @@ proptest! {
             }
         }
         calm(&mut world, &mut mover);
-        prop_assert_eq!(world.handled.len() - before, alive.len() * SHARDS as usize);
+        // A few slots may not be enough for all at once; then some are reported.
+        prop_assert_eq!(count(&world) - before, alive.len() * SHARDS as usize);
         for node in alive {
             prop_assert_eq!(world.hosts[&node].region.buffered(), 0);
             prop_assert_eq!(world.hosts[&node].region.flushing(), 0);
@@ -713,7 +714,7 @@ fn small() -> RegionConfig {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(cases(256)))]
+    #![proptest_config(ProptestConfig::with_cases(cases(64)))]
 
     #[test]
     fn anything_may_be_said_to_a_region_and_its_tables_agree(
