@@ -1,68 +1,11 @@
 //! The other programs, as a person runs them.
 
-use std::{
-    io::{BufRead, BufReader},
-    process::{Child, ChildStdout, Command, Output, Stdio},
-};
+mod common;
 
+use std::process::{Command, Output};
+
+use common::Node;
 use serde_json::Value;
-
-/// A `node` process. Killed when dropped.
-struct Node {
-    process: Child,
-    lines: BufReader<ChildStdout>,
-    address: String,
-}
-
-impl Node {
-    fn start(name: &str, seeds: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_node"));
-        command.args(["--name", name, "--listen", "127.0.0.1:0"]);
-        for seed in seeds {
-            command.args(["--seed", seed]);
-        }
-        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(process.stdout.take().unwrap());
-        let mut node = Self {
-            process,
-            lines,
-            address: String::new(),
-        };
-        let line = node.line_with("listens on");
-        let words: Vec<_> = line.split([' ', ';']).collect();
-        node.address = words[3].to_owned();
-        node.line_with("takes part");
-        node
-    }
-
-    /// Reads on up to a line that contains this.
-    fn line_with(&mut self, text: &str) -> String {
-        loop {
-            let mut line = String::new();
-            assert_ne!(
-                self.lines.read_line(&mut line).unwrap(),
-                0,
-                "ended before {text:?}"
-            );
-            if line.contains(text) {
-                return line;
-            }
-        }
-    }
-
-    fn interrupt(&mut self) {
-        let id = self.process.id().to_string();
-        let killed = Command::new("kill").args(["-INT", &id]).status();
-        assert!(killed.unwrap().success());
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
 
 fn send(node: &Node, arguments: &[&str]) -> String {
     let mut send = Command::new(env!("CARGO_BIN_EXE_send"));
