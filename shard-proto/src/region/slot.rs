@@ -84,7 +84,10 @@ pub(super) mod flag {
 }
 
 /// A shard as a region sees it. Opaque; [`ShardSlot::EMPTY`] to make tables of.
+///
+/// It fills a cache line, and lies in one.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub struct ShardSlot {
     /// Of the home. Without one: the epoch that `COMPLETE` is for.
     pub(super) epoch: Epoch,
