@@ -193,7 +193,7 @@ impl<E: Entity> EntityTypeBuilder<E> {
         self
     }
 
-    /// Messages that wait for one entity before callers on this node wait, too. Sixteen times as many (or what is
+    /// Messages that wait for one entity before callers on this node wait, too. 64 times as many (or what is
     /// buffered per shard, if that is more) are taken from other nodes; then their callers are told that it is full.
     /// Default: 1024.
     #[must_use]

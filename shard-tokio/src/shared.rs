@@ -195,7 +195,7 @@ impl Limits {
     /// before; what they had buffered is taken in any case.
     pub(crate) fn overflow(&self) -> usize {
         let buffered = self.buffer_per_shard as usize;
-        self.mailbox.saturating_mul(16).max(buffered)
+        self.mailbox.saturating_mul(64).max(buffered)
     }
 }
 

@@ -287,17 +287,19 @@ impl Driver {
         };
         let link = conn.link;
         let mut buffer = mem::take(&mut conn.unread);
-        let crowded = loop {
+        let held_up = loop {
             match self.core.read(self.now, link, &mut buffer) {
                 Ok(Some(delivery)) => {
                     if self.core.has_shard_commands() {
                         self.commands();
                     }
-                    if let Some(crowded) = self.delivery(delivery) {
-                        break Some(crowded);
+                    if let Some(crowded) = self.delivery(delivery)
+                        && self.links.hold_up(id, crowded, self.now)
+                    {
+                        break true;
                     }
                 }
-                Ok(None) => break None,
+                Ok(None) => break false,
                 Err(error) => {
                     tracing::info!(peer = self.links.peer(link), "closing a link: {error}");
                     self.links.close(link, &mut self.core);
@@ -307,9 +309,8 @@ impl Driver {
         };
         if let Some(conn) = self.links.get(id) {
             conn.unread = buffer;
-            match crowded {
-                None => conn.more(),
-                Some(crowded) => self.links.hold_up(id, crowded, self.now),
+            if !held_up {
+                conn.more();
             }
         }
     }

@@ -32,8 +32,9 @@ const AHEAD: usize = 2;
 const WRITE: usize = 256 * 1024;
 /// Slices written at once.
 const SLICES: usize = 64;
-/// How long a link is held up at most for an entity that does not keep up. Beats come over it, too.
-const HOLD_UP: Duration = Duration::from_millis(5);
+/// How long a link is held up at most for entities that do not keep up, and how long it is not after that. Beats come
+/// over it, too.
+const HOLD_UP: Duration = Duration::from_millis(20);
 /// How long a connection is written to that is to be closed.
 const CLOSING: Duration = Duration::from_secs(1);
 
@@ -50,6 +51,8 @@ pub(super) struct Conn {
     pub(super) chunks: usize,
     /// An entity cannot keep up with what comes from here.
     pub(super) held_up: bool,
+    /// Not held up before.
+    go_on_until: Instant,
     ahead: Arc<Semaphore>,
     reader: AbortHandle,
     out: Out,
@@ -107,17 +110,19 @@ impl Links {
     }
 
     /// Reads no more from a connection until an entity has caught up with what came from it; not long, because other
-    /// things come from there, too.
-    pub(super) fn hold_up(&mut self, id: ConnId, crowded: Crowded, now: Instant) {
-        if let Some(conn) = self.conns.get_mut(&id) {
-            conn.held_up = true;
-            self.held_up.push(HeldUp {
-                id,
-                crowded,
-                until: now.after(HOLD_UP),
-                over: false,
-            });
+    /// things come from there, too. Whether it does.
+    pub(super) fn hold_up(&mut self, id: ConnId, crowded: Crowded, now: Instant) -> bool {
+        match self.conns.get_mut(&id) {
+            Some(conn) if conn.go_on_until <= now => conn.held_up = true,
+            _ => return false,
         }
+        self.held_up.push(HeldUp {
+            id,
+            crowded,
+            until: now.after(HOLD_UP),
+            over: false,
+        });
+        true
     }
 
     /// When the first of them is over.
@@ -131,18 +136,21 @@ impl Links {
             return Vec::new();
         }
         let mut released = Vec::new();
+        let conns = &mut self.conns;
         self.held_up.retain(|held_up| {
-            let over = held_up.over || held_up.until <= now;
-            if over {
+            let out_of_time = held_up.until <= now;
+            if !held_up.over && !out_of_time {
+                return true;
+            }
+            if let Some(conn) = conns.get_mut(&held_up.id) {
+                conn.held_up = false;
+                if !held_up.over {
+                    conn.go_on_until = now.after(HOLD_UP);
+                }
                 released.push(held_up.id);
             }
-            !over
+            false
         });
-        for id in &released {
-            if let Some(conn) = self.conns.get_mut(id) {
-                conn.held_up = false;
-            }
-        }
         released
     }
 
@@ -173,6 +181,7 @@ impl Links {
             unread: BytesMut::new(),
             chunks: 0,
             held_up: false,
+            go_on_until: Instant::ZERO,
             ahead,
             reader: tokio::spawn(read).abort_handle(),
             out: Out {

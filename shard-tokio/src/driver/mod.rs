@@ -317,7 +317,7 @@ impl Driver {
 const LONGEST: Duration = Duration::from_secs(3600);
 
 /// Lets every task run that is ready now.
-async fn yield_once() {
+pub(crate) async fn yield_once() {
     let mut yielded = false;
     poll_fn(|cx| {
         if mem::replace(&mut yielded, true) {
