@@ -130,8 +130,10 @@ fn launch<E: Entity>(
     epoch: Epoch,
     opening: Opening,
     key: &EntityKey,
-) -> Option<Running<E>> {
+) -> Option<(EntityKey, Running<E>)> {
     let id = str::from_utf8(key.as_bytes()).ok()?;
+    // A key that lies in what was read from a connection would keep all of that for as long as the entity runs.
+    let key = EntityKey::new(key.as_bytes());
     let mailbox = Arc::new(Mailbox {
         opening,
         queue: Queue::new(),
@@ -149,11 +151,12 @@ fn launch<E: Entity>(
         .directory
         .pin()
         .insert(key.clone(), Arc::clone(&mailbox));
-    Some(Running {
+    let running = Running {
         mailbox,
         task,
         slow: false,
-    })
+    };
+    Some((key, running))
 }
 
 fn to_item<E: Entity>(body: Body, from: From) -> Result<Item<E>, (Body, From)> {
@@ -264,10 +267,11 @@ impl<E: Entity> Host for TypeHost<E> {
             Some(running) => running,
             None => {
                 let opening = hosted.opening;
-                let Some(running) = launch(&self.shared, shard, epoch, opening, &message.id) else {
+                let launched = launch(&self.shared, shard, epoch, opening, &message.id);
+                let Some((key, running)) = launched else {
                     return Self::refuse(Reason::BadId, from, message);
                 };
-                hosted.entities.entry(message.id.clone()).or_insert(running)
+                hosted.entities.entry(key).or_insert(running)
             }
         };
         let item = match to_item(message.body, from) {
