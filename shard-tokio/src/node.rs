@@ -152,6 +152,12 @@ impl Node {
         left.await.unwrap_or(Err(LeaveError::Stopped))
     }
 
+    /// Returns when the node has stopped, for whatever reason: it was told to, its runtime went down, or the others
+    /// declared it down, in which case it must be started again.
+    pub async fn stopped(&self) {
+        self.running.shared.ended().await;
+    }
+
     /// Stops without handing anything over: entities stop, what is buffered is reported, the links close. The other
     /// nodes give the shards new homes at once.
     pub async fn shutdown(&self) {

@@ -23,6 +23,8 @@ use super::{Command, ConnId, Driver, NetEvent, Phase, STOP};
 
 /// How long a dial may take.
 const DIAL: Duration = Duration::from_secs(5);
+/// Addresses whose failures are counted, at most.
+const FAILED_DIALS: usize = 4096;
 
 impl Driver {
     pub(super) fn input(&mut self, input: Input) {
@@ -228,7 +230,15 @@ impl Driver {
                 match self.core.handle_accepted(self.now, authenticated) {
                     Ok(link) => self.links.add(link, connection),
                     Err(error) => {
-                        tracing::warn!(peer = connection.peer, "refused a connection: {error}");
+                        // Whoever connects must not fill the log as well.
+                        self.refused_connections += 1;
+                        if self.refused_connections.is_power_of_two() {
+                            tracing::warn!(
+                                peer = connection.peer,
+                                so_far = self.refused_connections,
+                                "refused a connection: {error}"
+                            );
+                        }
                     }
                 }
             }
@@ -242,6 +252,10 @@ impl Driver {
                 }
             }
             NetEvent::Dialed(dial, address, Err(error)) => {
+                // Addresses come from other nodes: those that are gone must not add up.
+                if self.failed_dials.len() >= FAILED_DIALS {
+                    self.failed_dials.clear();
+                }
                 let failures = self.failed_dials.entry(address.clone()).or_default();
                 *failures += 1;
                 if failures.is_power_of_two() {

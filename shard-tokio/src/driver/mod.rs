@@ -75,6 +75,8 @@ enum Phase {
 
 pub(crate) struct Driver {
     core: Core<Body>,
+    /// What came in and is not looked at yet.
+    batch: VecDeque<Input>,
     /// The time of this turn.
     now: Instant,
     shared: Arc<NodeShared>,
@@ -91,6 +93,7 @@ pub(crate) struct Driver {
     settling: Option<(TypeIndex, ShardId, u32)>,
     rest: Rest,
     failed_dials: HashMap<String, u32>,
+    refused_connections: u64,
     phase: Phase,
     leavers: Vec<oneshot::Sender<Result<(), LeaveError>>>,
     stoppers: Vec<oneshot::Sender<()>>,
@@ -114,6 +117,7 @@ impl Driver {
     ) -> Self {
         Self {
             core,
+            batch: VecDeque::new(),
             now: shared.clock.now(),
             links: Links::new(Arc::clone(&shared)),
             shared,
@@ -125,6 +129,7 @@ impl Driver {
             settling: None,
             rest: Vec::new(),
             failed_dials: HashMap::new(),
+            refused_connections: 0,
             phase: Phase::Running,
             leavers: Vec::new(),
             stoppers: Vec::new(),
@@ -136,13 +141,12 @@ impl Driver {
 
     pub(crate) async fn run(mut self) {
         let shared = Arc::clone(&self.shared);
-        let mut batch = VecDeque::new();
         let mut sleep = pin!(tokio::time::sleep(Duration::ZERO));
         let mut armed = None;
         loop {
-            shared.inbox.take(&mut batch);
+            shared.inbox.take(&mut self.batch);
             poll_fn(|cx| {
-                self.turn(&mut batch, cx);
+                self.turn(cx);
                 Poll::Ready(())
             })
             .await;
@@ -175,7 +179,8 @@ impl Driver {
             // Whoever is ready to run may have something for this turn: one write then carries it all.
             yield_once().await;
         }
-        self.end(batch).await;
+        self.links.finish(&mut self.core).await;
+        // What is left to do is done when this is dropped.
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -189,10 +194,10 @@ impl Driver {
     }
 
     /// One turn: what is due first, so that no flood of input delays it.
-    fn turn(&mut self, batch: &mut VecDeque<Input>, cx: &mut Context<'_>) {
+    fn turn(&mut self, cx: &mut Context<'_>) {
         self.now = self.shared.clock.now();
         self.expire();
-        for input in batch.drain(..) {
+        while let Some(input) = self.batch.pop_front() {
             self.input(input);
         }
         for id in self.links.released(self.now) {
@@ -286,14 +291,14 @@ impl Driver {
     }
 
     /// Closes everything. What waits is told.
-    async fn end(mut self, mut batch: VecDeque<Input>) {
-        self.links.finish(&mut self.core).await;
+    fn close(&mut self) {
         self.shared.end();
         for host in self.hosts.iter_mut().flatten() {
             host.end();
         }
-        batch.append(&mut self.shared.inbox.take_rest());
-        for input in batch {
+        let mut rest = mem::take(&mut self.batch);
+        rest.append(&mut self.shared.inbox.take_rest());
+        for input in rest {
             self.discard(input);
         }
         self.settle_all();
@@ -310,6 +315,14 @@ impl Driver {
         for stopper in mem::take(&mut self.stoppers) {
             let _ = stopper.send(());
         }
+    }
+}
+
+impl Drop for Driver {
+    /// At the end of the node; also if it comes early, because the runtime goes down or the driver panics: callers on
+    /// other runtimes must not wait for it.
+    fn drop(&mut self) {
+        self.close();
     }
 }
 
