@@ -6,7 +6,7 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::Parser;
 
 use crate::{
-    failure::Failure,
+    failure::{self, Failure, say},
     input::{Columns, FLIGHTS, Input},
 };
 
@@ -23,8 +23,7 @@ pub fn parse<C: Parser>() -> Result<C, ExitCode> {
             eprintln!("{}", first_line(&error));
             ExitCode::from(2)
         } else {
-            print!("{error}");
-            ExitCode::SUCCESS
+            failure::exit(say(&error).map(|()| ExitCode::SUCCESS))
         }
     })
 }

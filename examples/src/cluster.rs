@@ -9,7 +9,7 @@ use shard_tokio::{EntityType, Node, Preset};
 use self::report::Report;
 use crate::{
     cli::{Changes, Cluster},
-    failure::Failure,
+    failure::{Failure, say},
     feed::Feed,
     input::Input,
     ledger::{Ledger, Shelf, read_books},
@@ -27,7 +27,16 @@ pub fn run_here(options: &Cluster) -> Result<ExitCode, Failure> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?
-        .block_on(run(options))
+        .block_on(async {
+            tokio::select! {
+                done = run(options) => done,
+                // What was started and written is taken away again.
+                told = tokio::signal::ctrl_c() => {
+                    told?;
+                    Err(Failure::run("interrupted"))
+                }
+            }
+        })
 }
 
 /// Runs the job and prints what came of it.
@@ -38,9 +47,9 @@ async fn run(options: &Cluster) -> Result<ExitCode, Failure> {
     let job = Job::start(options, &input, &shelf).await?;
     let report = job.run(options, changes).await?;
     if options.json {
-        println!("{}", report.to_json());
+        say(format_args!("{}\n", report.to_json()))?;
     } else {
-        print!("{report}");
+        say(&report)?;
     }
     Ok(if report.is_ok() {
         ExitCode::SUCCESS

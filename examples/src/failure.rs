@@ -1,7 +1,9 @@
 //! How a program ends that cannot go on: one line on stderr, and an exit code.
 
 use core::fmt;
-use std::process::ExitCode;
+use std::{io::Write, process::ExitCode};
+
+use shard_tokio::StartError;
 
 /// Why a program ends early. Its text is one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,9 +51,36 @@ impl fmt::Display for Failure {
 
 impl core::error::Error for Failure {}
 
+/// A name that is too long and an address that is not allowed are the person's mistakes; that it is in use is not.
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        match error {
+            StartError::Config(_) => Self::usage(error),
+            StartError::Listen {
+                error: ref cause, ..
+            } if cause.kind() == std::io::ErrorKind::PermissionDenied => Self::usage(error),
+            error => Self::run(error),
+        }
+    }
+}
+
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         Self::run(error)
+    }
+}
+
+/// Prints on stdout. That nobody reads it any more (`| head`) is not a failure: the job goes on.
+///
+/// # Errors
+/// It cannot be written, to a full disk for example.
+pub fn say(text: impl fmt::Display) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    match write!(out, "{text}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::run(format!("cannot write the output: {error}")))
+        }
+        _ => Ok(()),
     }
 }
 

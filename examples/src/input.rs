@@ -3,6 +3,7 @@
 use std::{collections::HashMap, fs::File, io::Read, path::Path, sync::Arc};
 
 use csv::StringRecord;
+use shard_tokio::proto::wire::MAX_ID_LEN;
 
 use crate::failure::Failure;
 
@@ -83,9 +84,9 @@ impl Input {
         {
             let line = record.position().map_or(0, csv::Position::line);
             let key = record.get(key_at).unwrap_or_default();
-            if key.len() > usize::from(u16::MAX) {
+            if key.len() > MAX_ID_LEN {
                 return Err(bad(format!(
-                    "line {line}: the key is longer than 65535 bytes"
+                    "line {line}: the key is longer than {MAX_ID_LEN} bytes"
                 )));
             }
             for (at, sum) in sums_at.iter().zip(&input.sums) {

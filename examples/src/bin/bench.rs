@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use examples::{
     bench, cli,
-    failure::{self, Failure},
+    failure::{self, Failure, say},
     figures::{self, Size},
     process,
 };
@@ -27,14 +27,14 @@ fn run(options: &cli::Bench) -> Result<ExitCode, Failure> {
     };
     let rows = figures::select(bench::ROWS, &options.only)?;
     if !options.json {
-        println!("{}", figures::heading());
+        say(format_args!("{}\n", figures::heading()))?;
     }
     let (mut all, mut failed) = (Vec::new(), Vec::new());
     for row in rows {
         match figures::measure(row, size) {
             Ok(measured) => {
                 if !options.json {
-                    print!("{}", figures::to_lines(&measured));
+                    say(figures::to_lines(&measured))?;
                 }
                 all.push(measured);
             }
@@ -42,7 +42,7 @@ fn run(options: &cli::Bench) -> Result<ExitCode, Failure> {
         }
     }
     if options.json {
-        println!("{}", figures::to_json(&all));
+        say(format_args!("{}\n", figures::to_json(&all)))?;
     }
     for failure in &failed {
         eprintln!("error: {failure}");

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, process::ExitCode};
 
 use examples::{
     cli,
-    failure::{self, Failure},
+    failure::{self, Failure, say},
     visitor::Visitor,
 };
 use shard_tokio::{EntityType, Member, Node, Preset};
@@ -26,8 +26,7 @@ async fn run(options: cli::Node) -> Result<ExitCode, Failure> {
         .seeds(options.seed)
         .preset(Preset::Lan)
         .start()
-        .await
-        .map_err(Failure::run)?;
+        .await?;
     let name = options.name.clone();
     let visitors = node
         .entity_type::<Visitor>()
@@ -39,11 +38,11 @@ async fn run(options: cli::Node) -> Result<ExitCode, Failure> {
         visitors
     };
     let visitors = visitors.start().await.map_err(Failure::run)?;
-    println!(
-        "{} listens on {}; Ctrl-C leaves the cluster",
+    say(format_args!(
+        "{} listens on {}; Ctrl-C leaves the cluster\n",
         node.name(),
         node.address()
-    );
+    ))?;
 
     let told = tokio::signal::ctrl_c();
     tokio::pin!(told);
@@ -52,20 +51,30 @@ async fn run(options: cli::Node) -> Result<ExitCode, Failure> {
         ready = ready => ready.map_err(Failure::run)?,
         _ = &mut told => return leave(&node).await,
     }
-    println!("{} takes part, as {}", node.name(), node.id());
+    say(format_args!(
+        "{} takes part, as {}\n",
+        node.name(),
+        node.id()
+    ))?;
     let mut shown = Shown::default();
     loop {
         tokio::select! {
             _ = &mut told => return leave(&node).await,
-            () = tokio::time::sleep(Duration::from_millis(200)) => shown.show(&node, &visitors),
+            () = node.stopped() => return Err(Failure::run(
+                "the node has stopped: it was declared down, or another one has its name; start it again",
+            )),
+            () = tokio::time::sleep(Duration::from_millis(200)) => shown.show(&node, &visitors)?,
         }
     }
 }
 
 async fn leave(node: &Node) -> Result<ExitCode, Failure> {
-    println!("{} leaves: hands its shards over", node.name());
+    say(format_args!(
+        "{} leaves: hands its shards over\n",
+        node.name()
+    ))?;
     node.leave().await.map_err(Failure::run)?;
-    println!("{} has left", node.name());
+    say(format_args!("{} has left\n", node.name()))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -78,7 +87,7 @@ struct Shown {
 }
 
 impl Shown {
-    fn show(&mut self, node: &Node, visitors: &EntityType<Visitor>) {
+    fn show(&mut self, node: &Node, visitors: &EntityType<Visitor>) -> Result<(), Failure> {
         let others = node
             .members()
             .into_iter()
@@ -86,18 +95,21 @@ impl Shown {
         let members: BTreeMap<_, _> = others.map(|member| describe(&member)).collect();
         for (id, text) in &members {
             if self.members.get(id) != Some(text) {
-                println!("member {id} {text}");
+                say(format_args!("member {id} {text}\n"))?;
             }
         }
         for id in self.members.keys().filter(|id| !members.contains_key(id)) {
-            println!("member {id} is gone");
+            say(format_args!("member {id} is gone\n"))?;
         }
         self.members = members;
         let (hosted, running) = (visitors.shards().len(), visitors.running());
         if (hosted, running) != (self.hosted, self.running) {
-            println!("hosts {hosted} shards, {running} entities run");
+            say(format_args!(
+                "hosts {hosted} shards, {running} entities run\n"
+            ))?;
             (self.hosted, self.running) = (hosted, running);
         }
+        Ok(())
     }
 }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use examples::{
     cli,
-    failure::{self, Failure},
+    failure::{self, Failure, say},
     visitor::Visitor,
 };
 use shard_tokio::{Node, Preset};
@@ -31,8 +31,7 @@ async fn run(options: cli::Send) -> Result<ExitCode, Failure> {
         .seeds(options.seed)
         .preset(Preset::Lan)
         .start()
-        .await
-        .map_err(Failure::run)?;
+        .await?;
     let visitors = node
         .entity_type::<Visitor>()
         .shards(options.shards)
@@ -51,8 +50,8 @@ async fn run(options: cli::Send) -> Result<ExitCode, Failure> {
             tokio::time::sleep(Duration::from_millis(options.every)).await;
         }
         match entity.ask(options.message.clone()).await {
-            Ok(heard) => println!(
-                "{} on {} (shard {}, epoch {}.{}): message {}: {:?}",
+            Ok(heard) => say(format_args!(
+                "{} on {} (shard {}, epoch {}.{}): message {}: {:?}\n",
                 options.entity,
                 heard.node,
                 heard.shard,
@@ -60,7 +59,7 @@ async fn run(options: cli::Send) -> Result<ExitCode, Failure> {
                 heard.epoch.1,
                 heard.count,
                 heard.text
-            ),
+            ))?,
             Err(error) => {
                 eprintln!("error: {error}");
                 failed = true;

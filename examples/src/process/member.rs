@@ -20,10 +20,10 @@ use crate::{
 /// The orders on the command line, if this is a node process.
 #[must_use]
 pub fn orders() -> Option<Result<Orders, Failure>> {
-    let mut arguments = std::env::args().skip(1);
+    let mut arguments = std::env::args_os().skip(1);
     (arguments.next()? == MEMBER).then(|| {
         let orders = arguments.next().unwrap_or_default();
-        serde_json::from_str(&orders).map_err(Failure::usage)
+        serde_json::from_slice(orders.as_encoded_bytes()).map_err(Failure::usage)
     })
 }
 
@@ -69,10 +69,17 @@ async fn serve<E: Entity>(
     entities: EntityTypeBuilder<E>,
 ) -> Result<ExitCode, Failure> {
     let entities = entities.start().await.map_err(Failure::run)?;
-    entities.ready().await.map_err(Failure::run)?;
+    let mut told = lines();
+    tokio::select! {
+        ready = entities.ready() => ready.map_err(Failure::run)?,
+        // Whoever started it may be gone by now, and so may be the cluster.
+        _ = told.recv() => {
+            node.shutdown().await;
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
     say(&Event::Ready(node.address().to_owned()))?;
 
-    let mut told = lines();
     if told.recv().await.as_deref() == Some(LEAVE) {
         node.leave().await.map_err(Failure::run)?;
         say(&Event::Left)?;
