@@ -78,7 +78,10 @@ impl Machine {
             FlushEnd::TimedOut => count(&mut stats.paths_timed_out),
             FlushEnd::Stopped => {}
         }
-        if matches!(end, FlushEnd::Lapsed | FlushEnd::TimedOut | FlushEnd::Stopped) {
+        if matches!(
+            end,
+            FlushEnd::Lapsed | FlushEnd::TimedOut | FlushEnd::Stopped
+        ) {
             slot.set(flag::GAVE_UP);
         }
         if end != FlushEnd::Answered {

@@ -4,11 +4,6 @@
 //! *class*, a marker type that also names the [`List`]; so a list cannot be used with the wrong link. Every operation
 //! is O(1) except iteration, none allocates, none panics: an index out of range is treated as "not in the list".
 
-#![cfg_attr(
-    not(test),
-    allow(dead_code, reason = "not every table needs every operation")
-)]
-
 use core::marker::PhantomData;
 
 /// No slot.
@@ -113,23 +108,6 @@ impl<C> List<C> {
         some(self.head)
     }
 
-    /// The last slot.
-    pub(crate) const fn back(&self) -> Option<u32> {
-        some(self.tail)
-    }
-
-    /// The slot behind `index`, which must be in this list.
-    pub(crate) fn after<T: Linked<C>>(&self, slots: &[T], index: u32) -> Option<u32> {
-        let link = link_of::<C, T>(slots, index)?;
-        link.is_linked().then_some(link.next).and_then(some)
-    }
-
-    /// The slot in front of `index`, which must be in this list.
-    pub(crate) fn before<T: Linked<C>>(&self, slots: &[T], index: u32) -> Option<u32> {
-        let link = link_of::<C, T>(slots, index)?;
-        link.is_linked().then_some(link.prev).and_then(some)
-    }
-
     /// Adds a slot at the end. `false`, and nothing changes, if it is in a list of the class or out of range.
     pub(crate) fn push_back<T: Linked<C>>(&mut self, slots: &mut [T], index: u32) -> bool {
         self.insert(slots, index, self.tail, NIL)
@@ -138,22 +116,6 @@ impl<C> List<C> {
     /// Adds a slot at the front. `false`, and nothing changes, if it is in a list of the class or out of range.
     pub(crate) fn push_front<T: Linked<C>>(&mut self, slots: &mut [T], index: u32) -> bool {
         self.insert(slots, index, NIL, self.head)
-    }
-
-    /// Adds a slot behind `place`, which must be in this list. `false` as in [`List::push_back`].
-    pub(crate) fn insert_after<T: Linked<C>>(
-        &mut self,
-        slots: &mut [T],
-        place: u32,
-        index: u32,
-    ) -> bool {
-        match link_of::<C, T>(slots, place) {
-            Some(link) if link.is_linked() => {
-                let next = link.next;
-                self.insert(slots, index, place, next)
-            }
-            _ => false,
-        }
     }
 
     fn insert<T: Linked<C>>(&mut self, slots: &mut [T], index: u32, prev: u32, next: u32) -> bool {
@@ -221,6 +183,7 @@ impl<C> List<C> {
     }
 
     /// The slots from the first to the last.
+    #[cfg_attr(not(test), allow(dead_code, reason = "for tests and the simulator"))]
     pub(crate) fn iter<'a, T: Linked<C>>(&self, slots: &'a [T]) -> Iter<'a, T, C> {
         Iter {
             slots,
@@ -231,6 +194,7 @@ impl<C> List<C> {
     }
 
     /// Whether links, ends and length agree. O(n), for tests and the simulator.
+    #[cfg_attr(not(test), allow(dead_code, reason = "for tests and the simulator"))]
     pub(crate) fn is_intact<T: Linked<C>>(&self, slots: &[T]) -> bool {
         let (mut prev, mut at) = (NIL, self.head);
         for _ in 0..self.len {
