@@ -10,10 +10,12 @@
 mod authority;
 mod buffers;
 mod handoff;
+mod inputs;
 mod lapses;
 mod members;
 mod order;
 mod random;
 mod registration;
+mod said;
 mod tables;
 mod world;

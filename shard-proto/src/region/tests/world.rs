@@ -12,10 +12,8 @@ use crate::table::HeapStorage;
 use crate::wire::control::{
     HandOff, Previous, RegisterAck, RegisterRefusal, RegisterRefused, ShardHome, ShardMapUpdate,
 };
-use crate::wire::{Claim, Control, Frame, HomeEntry, HomesBuilder, ReturnReason};
-use crate::{
-    EntityTypeId, Epoch, Home, Incarnation, Instant, Leader, NodeId, Session, ShardId, Term, Token,
-};
+use crate::wire::{Control, HomeEntry, HomesBuilder, ReturnReason};
+use crate::{Epoch, Home, Incarnation, Instant, Leader, NodeId, Session, ShardId, Term, Token};
 
 /// A message: who sent it, and its number among those of its sender to its shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +23,8 @@ pub(super) struct Note {
 }
 
 pub(super) type TestRegion = Region<Note, HeapStorage<Note>>;
+
+pub(super) use super::said::Said;
 
 /// The coordinator's node, which hosts nothing.
 pub(super) const LEADER: NodeId = NodeId(99);
@@ -54,55 +54,6 @@ pub(super) fn session(node: NodeId) -> Session {
         incarnation: Incarnation(node.0 * 1000),
         lapses: 0,
         starts: 0,
-    }
-}
-
-/// What a region says to its coordinator, after a trip through the wire format.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Said {
-    Register {
-        part: u32,
-        parts: u32,
-        session: Session,
-        shard_count: u32,
-        proxy: bool,
-        last_beat_age: u64,
-        claims: Vec<Claim>,
-    },
-    Deregister(Session),
-    Ask(ShardId),
-    Started(ShardId, Epoch),
-    Complete(ShardId, Epoch, bool),
-    Stats(Token, u32),
-}
-
-impl Said {
-    fn new(control: &Control<'_>) -> Self {
-        let mut bytes = [0; 4096];
-        let len = control
-            .encode(EntityTypeId(1), Term(5), 1, &mut bytes)
-            .unwrap();
-        let frame = Frame::decode_exact(&bytes[..len], 1 << 20).unwrap();
-        match frame.control().unwrap() {
-            Control::Register(register) => {
-                register.claims.validate(register.shard_count).unwrap();
-                Self::Register {
-                    part: register.part,
-                    parts: register.parts,
-                    session: register.session,
-                    shard_count: register.shard_count,
-                    proxy: register.proxy,
-                    last_beat_age: register.last_beat_age,
-                    claims: register.claims.iter().collect(),
-                }
-            }
-            Control::Deregister(deregister) => Self::Deregister(deregister.session),
-            Control::GetShardHome(ask) => Self::Ask(ask.shard),
-            Control::ShardStarted(started) => Self::Started(started.shard, started.epoch),
-            Control::HandOffComplete(done) => Self::Complete(done.shard, done.epoch, done.forced),
-            Control::Stats(stats) => Self::Stats(stats.token, stats.shards),
-            other => panic!("a region does not say {other:?}"),
-        }
     }
 }
 
