@@ -10,7 +10,7 @@ fn configs() -> [(SwimConfig, Duration); 2] {
     // With how long it may take until a dead member is removed everywhere.
     [
         (SwimConfig::new(), ms(7_000)),
-        (SwimConfig::lan(), ms(1_600)),
+        (SwimConfig::lan(), ms(2_900)),
     ]
 }
 
