@@ -6,6 +6,7 @@ use core::fmt;
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::EntityKey;
+use super::weight::Weight;
 use crate::membership::{Member, RemovalCause};
 use crate::region::{Origin, RejectReason};
 use crate::wire::control::RegisterRefusal;
@@ -100,6 +101,8 @@ pub struct Message<B> {
     pub correlation: u64,
     /// Of a message of this node: it was answered [`Sent::Queued`] and still counts as pending.
     pub(crate) pending: bool,
+    /// Of a long one: what it adds to what is here.
+    pub(crate) weight: Option<Weight>,
 }
 
 impl<B> Message<B> {
@@ -111,6 +114,7 @@ impl<B> Message<B> {
             ask,
             correlation: 0,
             pending: false,
+            weight: None,
         }
     }
 }

@@ -33,6 +33,7 @@ pub mod swim;
 mod tests;
 mod types;
 mod warn;
+mod weight;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;

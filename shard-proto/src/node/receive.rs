@@ -192,12 +192,17 @@ impl<B: Body> Node<B> {
         body: &Bytes,
     ) -> Option<Delivery<B>> {
         let shard = envelope.shard;
-        let message = from_wire(envelope, body);
+        let mut message = from_wire(envelope, body);
         let kind = self.types.get_mut(ty)?;
-        match kind
+        message.weight = kind.scales.weigh(body.len());
+        if message.weight.is_some() {
+            kind.region.keep_new(!kind.scales.is_over());
+        }
+        let arrival = kind
             .region
-            .handle_envelope(now, from, shard, epoch, message)
-        {
+            .handle_envelope(now, from, shard, epoch, message);
+        kind.region.keep_new(true);
+        match arrival {
             Arrival::Deliver(message) => {
                 count(&mut self.stats.received);
                 let reply = self.reply_to(peer, from, &message);

@@ -123,7 +123,12 @@ impl<B: Body> Node<B> {
         message.pending = true;
         let correlation = ask.and_then(|ask| self.asks.insert(ask)).unwrap_or(0);
         message.correlation = correlation;
+        message.weight = kind.scales.weigh(size);
+        if message.weight.is_some() {
+            kind.region.keep_new(!kind.scales.is_over());
+        }
         let routed = kind.region.route(now, shard, message);
+        kind.region.keep_new(true);
         let kept = matches!(routed, Ok(Route::Remote { .. } | Route::Queued));
         if correlation != 0 && !kept {
             self.asks.take(correlation);

@@ -3,6 +3,7 @@
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
+use super::weight::Scales;
 use super::{
     AddTypeError, Body, ConfigError, Message, Node, NodeConfig, Strategy, TypeConfig, TypeIndex,
     is_due,
@@ -33,6 +34,7 @@ pub(super) struct Kind<B> {
     /// Data that its link had no room for. Nothing else is asked of the region until it is gone.
     pub(super) stuck: Option<Outgoing<B>>,
     dirty: bool,
+    pub(super) scales: Scales,
 }
 
 /// Data on its way to a link.
@@ -292,6 +294,7 @@ impl<B: Body> Node<B> {
                     barrier: None,
                     stuck: None,
                     dirty: false,
+                    scales: Scales::default(),
                 });
                 self.types.by_id.insert(id, ty);
             }

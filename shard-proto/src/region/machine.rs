@@ -43,6 +43,8 @@ pub(super) struct Machine {
     pub(super) map_version: Option<u64>,
     pub(super) stats_query: Option<Token>,
     pub(super) stopping: bool,
+    /// Nothing new is buffered for now.
+    pub(super) full: bool,
     pub(super) deregistered: bool,
     pub(super) hosted: u32,
     pub(super) flushing: u32,
@@ -126,6 +128,7 @@ impl Machine {
             map_version: None,
             stats_query: None,
             stopping: false,
+            full: false,
             deregistered: false,
             hosted: 0,
             flushing: 0,
@@ -378,7 +381,9 @@ impl Machine {
 
     /// Whether another new message fits.
     pub(super) fn has_room<P>(&self, t: &RegionTables<'_, P>, slot: &ShardSlot) -> bool {
-        self.slab.used() < self.bound && Self::buffered(t, slot) < self.config.buffer_per_shard
+        !self.full
+            && self.slab.used() < self.bound
+            && Self::buffered(t, slot) < self.config.buffer_per_shard
     }
 
     /// Whether another message that came back, or a marker, fits.

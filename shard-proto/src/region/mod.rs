@@ -265,6 +265,13 @@ impl<P, S: RegionStorage<P>> Region<P, S> {
         self.machine.congestion(t, node, congested);
     }
 
+    /// Whether new messages are buffered as far as there is room for their number, which they are at first. The owner
+    /// of the payloads knows what else limits them; meanwhile the buffer counts as full. What comes back is taken.
+    #[inline]
+    pub const fn keep_new(&mut self, keep: bool) {
+        self.machine.full = !keep;
+    }
+
     /// The host started a shard ([`Command::StartShard`]). Anything but the answer to the newest one is ignored.
     pub fn handle_shard_started(&mut self, now: Instant, shard: ShardId, epoch: Epoch) {
         let t = &mut self.storage.tables();
