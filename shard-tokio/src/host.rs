@@ -32,7 +32,7 @@ pub(crate) struct Refused {
     pub(crate) message: Message<Body>,
 }
 
-/// A mailbox that is fuller than local callers may make it.
+/// A mailbox that is so full that whoever fills it should wait.
 pub(crate) struct Crowded {
     pub(crate) mailbox: Arc<dyn Room>,
     pub(crate) limit: usize,
@@ -285,7 +285,7 @@ impl<E: Entity> Host for TypeHost<E> {
         let local = matches!(item.caller, Caller::Tell | Caller::Ask(_));
         let limit = if local { usize::MAX } else { limits.overflow() };
         let (reason, item) = match running.mailbox.queue.push(item, limit) {
-            Ok(count) if count < limits.mailbox => {
+            Ok(count) if count < limits.crowd() => {
                 running.slow = false;
                 return Ok(None);
             }
@@ -294,7 +294,7 @@ impl<E: Entity> Host for TypeHost<E> {
                 running.slow = true;
                 return Ok(Some(Crowded {
                     mailbox: running.mailbox.clone(),
-                    limit: limits.mailbox,
+                    limit: limits.crowd(),
                 }));
             }
             Err(PushError::Full(item)) => (Reason::MailboxFull, item),

@@ -25,7 +25,7 @@ use crate::report::{Reason, Reports, Undelivered};
 use crate::status::Status;
 
 /// How many application messages may wait for the driver's next turn.
-pub(crate) const INBOX: usize = 8192;
+pub(crate) const INBOX: usize = 16_384;
 
 /// What the driver is told.
 pub(crate) enum Input {
@@ -187,8 +187,16 @@ impl Limits {
     pub(crate) fn pending(&self, way: Way) -> u32 {
         match way {
             Way::Closed => self.buffer_per_shard,
-            Way::Open | Way::Remote => u32::try_from(self.mailbox.max(1024)).unwrap_or(u32::MAX),
+            // Enough to do for the driver while those who wait wake up.
+            Way::Remote => 4096,
+            Way::Open => u32::try_from(self.mailbox.max(1024)).unwrap_or(u32::MAX),
         }
+    }
+
+    /// Messages in a mailbox beyond which a link is held up. More than local callers may put there: a link brings
+    /// thousands at once, and holding it up costs wake-ups.
+    pub(crate) const fn crowd(&self) -> usize {
+        self.mailbox.saturating_mul(8)
     }
 
     /// Messages in a mailbox beyond which those of other nodes are refused. Callers on this node are held back
