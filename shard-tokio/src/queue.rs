@@ -11,6 +11,9 @@ use core::task::{Context, Poll, Waker};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// Fewer waiting senders than this are not looked through.
+const TIDY: usize = 64;
+
 pub(crate) struct Queue<T> {
     inner: Mutex<Inner<T>>,
     closed: AtomicBool,
@@ -23,6 +26,8 @@ struct Inner<T> {
     owner: Option<Waker>,
     /// Senders that wait for room.
     senders: Vec<Waker>,
+    /// At so many of them, those are looked for that are there twice.
+    tidy_at: usize,
 }
 
 pub(crate) enum PushError<T> {
@@ -38,6 +43,7 @@ impl<T> Queue<T> {
                 closed: false,
                 owner: None,
                 senders: Vec::new(),
+                tidy_at: TIDY,
             }),
             closed: AtomicBool::new(false),
         }
@@ -79,7 +85,7 @@ impl<T> Queue<T> {
             Err(PushError::Full(item)) => {
                 let mut inner = self.lock();
                 if inner.items.len() >= limit && !inner.closed {
-                    inner.senders.push(cx.waker().clone());
+                    inner.wait(cx);
                     return Err(PushError::Full(item));
                 }
                 drop(inner);
@@ -97,7 +103,7 @@ impl<T> Queue<T> {
         if inner.items.len() < limit || inner.closed {
             return Poll::Ready(());
         }
-        inner.senders.push(cx.waker().clone());
+        inner.wait(cx);
         Poll::Pending
     }
 
@@ -180,6 +186,17 @@ impl<T> Queue<T> {
 }
 
 impl<T> Inner<T> {
+    /// A caller whose time runs out while it waits, and that tries again, comes here again and again.
+    fn wait(&mut self, cx: &Context<'_>) {
+        if self.senders.len() >= self.tidy_at {
+            self.senders
+                .sort_unstable_by_key(|waker| waker.data().addr());
+            self.senders.dedup_by(|one, other| one.will_wake(other));
+            self.tidy_at = TIDY.max(2 * self.senders.len());
+        }
+        self.senders.push(cx.waker().clone());
+    }
+
     fn sleep(&mut self, cx: &Context<'_>) {
         match &mut self.owner {
             Some(owner) => owner.clone_from(cx.waker()),
@@ -224,6 +241,21 @@ mod tests {
                 next[sender as usize] += 1;
             }
         }
+    }
+
+    #[tokio::test]
+    async fn a_sender_that_tries_again_and_again_waits_once() {
+        let queue = Queue::new();
+        assert!(queue.push(0, 1).is_ok());
+        poll_fn(|cx| {
+            for _ in 0..10_000 {
+                assert!(queue.poll_room(cx, 1).is_pending());
+                assert!(queue.poll_push(cx, 1, 1).is_err());
+            }
+            Poll::Ready(())
+        })
+        .await;
+        assert!(queue.lock().senders.len() <= TIDY);
     }
 
     #[tokio::test]
