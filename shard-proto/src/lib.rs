@@ -147,6 +147,8 @@ pub mod membership;
 pub mod node;
 pub mod region;
 pub mod table;
+#[cfg(test)]
+mod testing;
 mod time;
 pub mod wire;
 

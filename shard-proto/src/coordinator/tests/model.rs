@@ -368,7 +368,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, max_shrink_iters: 5_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: crate::testing::cases(64), max_shrink_iters: 5_000, ..ProptestConfig::default() })]
 
     #[test]
     fn any_inputs_keep_the_tables_and_calm_gives_every_shard_one_home(

@@ -94,15 +94,9 @@ fn calm_down(world: &mut World) {
     assert_eq!(world.reigns.len(), reigns, "the lead goes on moving");
 }
 
-/// `PROPTEST_CASES` says otherwise.
 fn config() -> ProptestConfig {
-    let cases = if std::env::var_os("PROPTEST_CASES").is_some() {
-        ProptestConfig::default().cases
-    } else {
-        48
-    };
     ProptestConfig {
-        cases,
+        cases: crate::testing::cases(48),
         failure_persistence: None,
         ..ProptestConfig::default()
     }

@@ -95,7 +95,7 @@ fn apply(world: &mut World, op: Op, next: &mut [u64; 2]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(120))]
+    #![proptest_config(ProptestConfig::with_cases(crate::testing::cases(120)))]
 
     #[test]
     fn exactly_once_in_order(

@@ -315,7 +315,7 @@ fn settings_name_the_field() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: crate::testing::cases(512), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn garbage_is_an_error(bytes in prop::collection::vec(any::<u8>(), 0..1_500)) {
