@@ -206,3 +206,32 @@ fn asks_of_a_dead_node_fail_at_once() {
         assert!(app.failures.len() < keys.len());
     }
 }
+
+/// The whole cluster restarts: whatever is served then has an epoch above all that was, so that stores which saw the old
+/// ones take what is written under the new ones.
+#[test]
+fn epochs_grow_over_a_restart_of_the_whole_cluster() {
+    for (mode, seed) in runs() {
+        let (mut cluster, cart) = formed(mode, seed, &["a", "b", "c"]);
+        traffic(&mut cluster, cart, 20, 5 * MS);
+        let newest = map(&cluster).iter().map(|entry| entry.2).max().unwrap();
+        for host in 0..3 {
+            cluster.kill(host);
+        }
+        cluster.run(100 * MS);
+        for (index, name) in ["a", "b", "c"].iter().enumerate() {
+            let config = config(mode, &["a", "b", "c"]).with_bootstrap(index == 0);
+            cluster.start(name, config);
+        }
+        cluster.form();
+        cluster.add_type_everywhere(&CART);
+        cluster.run_until(5 * SECOND, |cluster| cluster.is_registered(cart));
+        let asks = traffic(&mut cluster, cart, 20, 5 * MS);
+        cluster.run(SECOND);
+        all_answered(&cluster, &asks);
+        cluster.check_single();
+        for (shard, _, epoch) in map(&cluster) {
+            assert!(epoch > newest, "{shard:?}: {epoch:?} after {newest:?}");
+        }
+    }
+}

@@ -11,6 +11,7 @@ mod asks;
 mod authority;
 mod chaos;
 mod cluster;
+mod control;
 mod faults;
 mod forming;
 mod limits;

@@ -20,6 +20,7 @@ use crate::membership::{Member, RemovalCause};
 use crate::node::*;
 use crate::region::{Origin, RejectReason};
 use crate::wire::control::RegisterRefusal;
+use crate::wire::{Decoded, Frame, Kind};
 use crate::{Epoch, Incarnation, Instant, Leader, NodeId, ShardId, Term};
 
 pub(super) const MS: u64 = 1_000;
@@ -169,7 +170,50 @@ impl Default for World {
     }
 }
 
+/// What happens to control frames of a kind.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Meddling {
+    Lose,
+    Double,
+    /// They arrive with what is written after so many microseconds.
+    Delay(u64),
+}
+
+/// Meddles with each control frame of a kind the first time it is said to somebody. Of beats and registrations, which
+/// are never the same, with every second one.
+pub(super) struct Meddler {
+    pub(super) kind: Kind,
+    pub(super) how: Meddling,
+    pub(super) count: u64,
+    seen: BTreeMap<(usize, usize), BTreeSet<Bytes>>,
+    held: Vec<(u64, usize, usize, Bytes)>,
+}
+
+impl Meddler {
+    pub(super) const fn new(kind: Kind, how: Meddling) -> Self {
+        Self {
+            kind,
+            how,
+            count: 0,
+            seen: BTreeMap::new(),
+            held: Vec::new(),
+        }
+    }
+
+    fn is_news(&mut self, to: (usize, usize), frame: &Bytes) -> bool {
+        let changes = matches!(
+            self.kind,
+            Kind::LEADER_BEAT | Kind::NODE_BEAT | Kind::REGISTER
+        );
+        let seen = self.seen.entry(to).or_default();
+        let news = seen.insert(frame.clone()) && (!changes || seen.len() % 2 == 1);
+        self.count += u64::from(news);
+        news
+    }
+}
+
 pub(super) struct Cluster {
+    pub(super) meddler: Option<Meddler>,
     pub(super) now: u64,
     pub(super) hosts: Vec<Host>,
     pub(super) handled: Vec<Handled>,
@@ -221,6 +265,7 @@ pub(super) const CART: TypeConfig = TypeConfig::new("cart")
 impl Cluster {
     pub(super) fn new(seed: u64) -> Self {
         Self {
+            meddler: None,
             now: 1_000 * SECOND,
             hosts: Vec::new(),
             handled: Vec::new(),

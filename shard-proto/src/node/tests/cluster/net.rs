@@ -59,7 +59,7 @@ impl Cluster {
                 continue;
             }
             // Split anywhere: frames do not arrive whole.
-            let mut rest = bytes;
+            let mut rest = self.meddle(pipe, to, bytes);
             while !rest.is_empty() {
                 let len = 1 + self.rng.below(rest.len() as u64) as usize;
                 let at = (self.now + self.delay()).max(self.pipes[pipe].arrives[to]);
@@ -75,6 +75,39 @@ impl Cluster {
                 );
             }
         }
+    }
+
+    /// Loses, doubles or delays control frames.
+    fn meddle(&mut self, pipe: usize, end: usize, mut bytes: Bytes) -> Bytes {
+        let Some(meddler) = &mut self.meddler else {
+            return bytes;
+        };
+        let mut out = BytesMut::new();
+        while let Ok(Decoded::Frame(frame)) = Frame::decode(&bytes, u32::MAX) {
+            let (kind, len) = (frame.header.kind, frame.encoded_len());
+            let frame = bytes.split_to(len);
+            if kind != meddler.kind || !meddler.is_news((pipe, end), &frame) {
+                out.extend_from_slice(&frame);
+                continue;
+            }
+            match meddler.how {
+                Meddling::Lose => {}
+                Meddling::Double => {
+                    out.extend_from_slice(&frame);
+                    out.extend_from_slice(&frame);
+                }
+                Meddling::Delay(by) => meddler.held.push((self.now + by, pipe, end, frame)),
+            }
+        }
+        let now = self.now;
+        meddler.held.retain(|(at, pipe_of, end_of, frame)| {
+            let due = *at <= now && (*pipe_of, *end_of) == (pipe, end);
+            if due {
+                out.extend_from_slice(frame);
+            }
+            !due
+        });
+        out.freeze()
     }
 
     pub(super) fn close(&mut self, host: usize, link: LinkId) {

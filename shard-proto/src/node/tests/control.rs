@@ -1,0 +1,120 @@
+//! Control frames are lost, doubled and late.
+
+use alloc::format;
+use alloc::vec::Vec;
+use std::println;
+
+use super::cluster::*;
+use super::moving::{all_answered, formed, traffic};
+use crate::node::TypeIndex;
+use crate::wire::Kind;
+
+/// Asks of all entities on the hosts whose type runs.
+fn ask_others(cluster: &mut Cluster, cart: TypeIndex) -> Vec<(usize, u64)> {
+    let mut asks = Vec::new();
+    for host in [0, 1, 3] {
+        for entity in 0..8 {
+            let id = format!("user-{entity}");
+            let key = cluster.ask(host, cart, &id, 5 * SECOND);
+            asks.extend(key.map(|key| (host, key)));
+        }
+    }
+    asks
+}
+
+/// A type is started, a node joins, the type stops on one and starts again, one leaves, and so does the leader, while messages flow. Returns how often the
+/// meddler meddled.
+fn run(kind: Kind, how: Meddling) -> u64 {
+    println!("{kind:?} {how:?}");
+    let names = ["a", "b", "c"];
+    let mut cluster = Cluster::with_nodes(7, links(), &names);
+    cluster.form();
+    cluster.meddler = Some(Meddler::new(kind, how));
+    let cart = cluster.add_type_everywhere(&CART);
+    let mut asks = traffic(&mut cluster, cart, 10, 20 * MS);
+    let joiner = cluster.start("d", config(links(), &names));
+    cluster.add_type(joiner, CART);
+    asks.extend(traffic(&mut cluster, cart, 20, 20 * MS));
+    // Its node stays.
+    let now = cluster.instant();
+    cluster.hosts[2].node.stop_type(now, cart);
+    cluster.pump(2);
+    asks.extend(ask_others(&mut cluster, cart));
+    cluster.run(SECOND);
+    cluster.add_type(2, CART);
+    for host in [1, 0] {
+        let now = cluster.instant();
+        cluster.hosts[host].node.leave(now);
+        cluster.pump(host);
+        asks.extend(traffic(&mut cluster, cart, 20, 20 * MS));
+        cluster.run_until(20 * SECOND, |cluster| {
+            cluster.hosts[host].app.left.is_some()
+        });
+        cluster.kill(host);
+    }
+    asks.extend(traffic(&mut cluster, cart, 10, 20 * MS));
+    cluster.run(3 * SECOND);
+
+    all_answered(&cluster, &asks);
+    cluster.check_quiet();
+    assert!(cluster.is_formed());
+    let served = cluster.served(cart);
+    assert!(served[0].abs_diff(served[1]) <= 1, "{served:?}");
+    for host in &cluster.hosts {
+        assert!(host.app.rejects.is_empty(), "{:?}", host.app.rejects);
+    }
+    cluster.meddler.map_or(0, |meddler| meddler.count)
+}
+
+/// Scenario 46, kind by kind: the end is the same, whatever happened on the way.
+#[test]
+fn s46_each_kind_of_control_may_be_lost_doubled_and_late() {
+    let mut untouched = Vec::new();
+    for how in [Meddling::Lose, Meddling::Double, Meddling::Delay(450 * MS)] {
+        let kinds = Kind::LEADER_BEAT..=Kind::SHARD_MAP_UPDATE;
+        for kind in Kind::ALL.iter().filter(|kind| kinds.contains(kind)) {
+            if run(*kind, how) == 0 && !untouched.contains(kind) {
+                untouched.push(*kind);
+            }
+        }
+    }
+    // What such a run has no use for.
+    untouched.retain(|kind| ![Kind::TERM_REFUSED, Kind::REGISTER_REFUSED].contains(kind));
+    assert_eq!(untouched, []);
+}
+
+/// Scenario 32, and the lead that is lost and won again: the leader is cut off from everybody long enough to be
+/// replaced, and not long enough to be declared down. Then one leads, and every shard has one home.
+#[test]
+fn s32_two_who_lead_become_one_and_every_shard_has_a_home() {
+    for (mode, seed) in runs() {
+        let (mut cluster, cart) = formed(mode, seed, &["a", "b", "c"]);
+        traffic(&mut cluster, cart, 20, 5 * MS);
+        let before = cluster.hosts[0].app.leader.unwrap();
+        cluster.block(0, 1);
+        cluster.block(0, 2);
+        cluster.run_until(5 * SECOND, |cluster| {
+            let leader = |host: usize| cluster.hosts[host].app.leader;
+            leader(1).is_some_and(|leader| leader.node != before.node) && leader(1) == leader(2)
+        });
+        traffic(&mut cluster, cart, 10, 5 * MS);
+        cluster.unblock(0, 1);
+        cluster.unblock(0, 2);
+        cluster.run(10 * SECOND);
+        if cluster.hosts[0].app.removed {
+            // Found to be down after all: it is another node then.
+            cluster.kill(0);
+            let again = cluster.start("a", config(mode, &["b", "c"]));
+            cluster.add_type(again, CART);
+        }
+        cluster.form();
+        cluster.run_until(5 * SECOND, |cluster| cluster.is_registered(cart));
+        let asks = traffic(&mut cluster, cart, 20, 5 * MS);
+        cluster.run(5 * SECOND);
+        all_answered(&cluster, &asks);
+        cluster.check_single();
+        cluster.check_pending();
+        let leader = cluster.hosts[1].app.leader.unwrap();
+        assert!(leader.term > before.term || leader == before, "{leader:?}");
+    }
+}
