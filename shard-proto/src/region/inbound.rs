@@ -65,6 +65,7 @@ impl Machine {
             }
         };
         let has_unread = Self::has_unread(t, slot);
+        self.remind();
         match self.verdict(slot, epoch) {
             Verdict::Deliver if !has_unread => {
                 self.count_delivery();
@@ -99,6 +100,14 @@ impl Machine {
                 self.read_later(t, index, epoch, has_unread);
                 Arrival::Queued
             }
+        }
+    }
+
+    /// Somebody sends to a region that has stopped: the coordinator may not know it.
+    const fn remind(&mut self) {
+        if self.stopping && self.deregistered && self.deregister_at.is_none() {
+            self.deregister_left = super::machine::DEREGISTER_AGAIN;
+            self.deregister_at = Some(self.now);
         }
     }
 

@@ -21,6 +21,9 @@ pub(super) struct Answer {
     pub(super) forced: bool,
 }
 
+/// How often a stopped region says so again.
+pub(super) const DEREGISTER_AGAIN: u8 = 4;
+
 /// Everything but the tables.
 #[derive(Debug)]
 pub(super) struct Machine {
@@ -46,6 +49,9 @@ pub(super) struct Machine {
     /// Nothing new is buffered for now.
     pub(super) full: bool,
     pub(super) deregistered: bool,
+    /// When to say it again, and how often still: it may be lost, and the node stays a member.
+    pub(super) deregister_at: Option<Instant>,
+    pub(super) deregister_left: u8,
     pub(super) hosted: u32,
     pub(super) flushing: u32,
     pub(super) slab: buffer::Slab,
@@ -130,6 +136,8 @@ impl Machine {
             stopping: false,
             full: false,
             deregistered: false,
+            deregister_at: None,
+            deregister_left: DEREGISTER_AGAIN,
             hosted: 0,
             flushing: 0,
             slab: buffer::Slab::new(capacity),

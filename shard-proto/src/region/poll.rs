@@ -97,6 +97,10 @@ impl Machine {
             return None;
         }
         self.deregistered = true;
+        if let Some(left) = self.deregister_left.checked_sub(1) {
+            self.deregister_left = left;
+            self.deregister_at = Some(self.now.after(self.config.retry_interval));
+        }
         self.send(Control::Deregister(Deregister {
             session: self.session,
         }))

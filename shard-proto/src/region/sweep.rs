@@ -109,6 +109,10 @@ impl Machine {
     /// See [`Region::handle_timeout`](super::Region::handle_timeout).
     pub(super) fn timeout<P>(&mut self, t: &mut RegionTables<'_, P>) {
         self.tick_registration();
+        if self.deregister_at.is_some_and(|at| at <= self.now) {
+            self.deregister_at = None;
+            self.deregistered = false;
+        }
         if self.sweep.ask_due.is_some_and(|due| due <= self.now) {
             self.sweep.ask_due = None;
             if self.leader.is_some() && !self.stopping {
@@ -176,6 +180,7 @@ impl Machine {
         };
         let mut next = earliest(due(self.retry.front()), due(self.lapse.front()));
         next = earliest(next, self.registration.due());
+        next = earliest(next, self.deregister_at);
         next = earliest(next, self.sweep.ask_due);
         if self.hosted > 0 && !self.lease_over && self.lease < Instant::FAR_FUTURE {
             next = earliest(next, Some(self.lease));

@@ -118,3 +118,25 @@ fn s32_two_who_lead_become_one_and_every_shard_has_a_home() {
         assert!(leader.term > before.term || leader == before, "{leader:?}");
     }
 }
+
+/// Scenario 27: a type stops on a node that stays, and the `Deregister` that says so is lost, every time it is said in
+/// another way. Its shards get homes all the same.
+#[test]
+fn s27_a_lost_deregister_leaves_no_shard_without_a_home() {
+    let names = ["a", "b", "c"];
+    let (mut cluster, cart) = formed(links(), 3, &names);
+    traffic(&mut cluster, cart, 20, 5 * MS);
+    cluster.meddler = Some(Meddler::new(Kind::DEREGISTER, Meddling::Lose));
+    let now = cluster.instant();
+    cluster.hosts[1].node.stop_type(now, cart);
+    cluster.pump(1);
+    cluster.run(SECOND);
+    let mut asks = Vec::new();
+    for entity in 0..8 {
+        let key = cluster.ask(0, cart, &format!("user-{entity}"), 10 * SECOND);
+        asks.extend(key.map(|key| (0, key)));
+    }
+    cluster.run(11 * SECOND);
+    assert!(cluster.meddler.as_ref().is_some_and(|it| it.count > 0));
+    all_answered(&cluster, &asks);
+}
