@@ -14,6 +14,8 @@ use shard_proto::hash::mix;
 
 use crate::driver::yield_once;
 use crate::entity::{BoxError, Context, Entity};
+use crate::error::AskError;
+use crate::queue::PushError;
 use crate::report::Reason;
 use crate::shared::{Caller, EntityStopped, Inbound, Input, Item, Seat};
 
@@ -284,6 +286,17 @@ impl<E: Entity> Drop for Work<E> {
             key: seat.key.clone(),
             rest: Box::new(rest),
         }));
-        let _ = seat.shared.node.inbox.push(stopped, usize::MAX);
+        if let Err(PushError::Closed(Input::Stopped(stopped))) =
+            seat.shared.node.inbox.push(stopped, usize::MAX)
+            && let Ok(rest) = stopped.rest.downcast::<VecDeque<Item<E>>>()
+        {
+            // The node has ended: nobody else reports them.
+            for item in *rest {
+                seat.report(Reason::Stopped);
+                if let Caller::Ask(responder) = item.caller {
+                    responder.fail(AskError::Stopped);
+                }
+            }
+        }
     }
 }

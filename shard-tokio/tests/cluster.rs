@@ -5,7 +5,10 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Answer, Peer, Say, World, free_address, hosted_by, map_that, within};
+use common::{
+    Answer, Peer, Say, World, builder_on, free_address, hosted_by, map_that, scribes, within,
+};
+use shard_tokio::MemoryTransport;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_nodes_answer_for_each_other() {
@@ -119,6 +122,32 @@ async fn a_leaving_node_drains() {
         );
         assert_eq!(hosted_by(&a.scribes.shard_map(), &b.node), 0);
         asks.await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_runs_over_any_transport() {
+    within(30, "memory", async {
+        let world = World::new();
+        let network = MemoryTransport::new();
+        let seeds = ["a".to_owned()];
+        let mut peers = Vec::new();
+        for name in ["a", "b", "c"] {
+            let builder = builder_on(name, name, &seeds, network.clone());
+            let node = builder.start().await.unwrap();
+            let scribes = scribes(&node, &world, |it| it).await;
+            peers.push(Peer { node, scribes });
+        }
+        for peer in &peers {
+            peer.scribes.ready().await.unwrap();
+        }
+        for e in 0..96 {
+            let peer = &peers[e % 3];
+            let entity = peer.scribes.entity(format!("e{e}"));
+            assert_eq!(entity.ask(Say::Add(1)).await, Ok(Answer::Sum(1)));
+        }
+        map_that(&peers[0].scribes, |map| hosted_by(map, &peers[2].node) >= 8).await;
     })
     .await;
 }

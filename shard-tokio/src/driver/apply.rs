@@ -159,7 +159,7 @@ impl Driver {
         self.rest = rest;
         if let Some((epoch, 0)) = left {
             let forced = self.unschedule(ty, shard, epoch);
-            self.hosted -= 1;
+            self.hosted = self.hosted.saturating_sub(1);
             self.core.shard_stopped(self.now, ty, shard, epoch, forced);
         }
     }
@@ -219,7 +219,7 @@ impl Driver {
         host.abandon(shard, epoch, asks, &mut rest);
         self.give_back(ty, shard, epoch, &mut rest);
         self.rest = rest;
-        self.hosted -= 1;
+        self.hosted = self.hosted.saturating_sub(1);
         self.core.shard_stopped(self.now, ty, shard, epoch, true);
     }
 
