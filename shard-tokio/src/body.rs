@@ -3,6 +3,8 @@
 use core::any::Any;
 use core::cell::RefCell;
 use core::fmt;
+use core::panic::AssertUnwindSafe;
+use std::panic::catch_unwind;
 
 use bytes::{Bytes, BytesMut};
 use shard_proto::node::BodyError;
@@ -46,8 +48,7 @@ impl Encoded {
             if out.capacity() < 256 {
                 out.reserve(CHUNK);
             }
-            let encoded = message
-                .encode(&mut out)
+            let encoded = caught(|| message.encode(&mut out))
                 .map(|()| Self::inline(&out).unwrap_or_else(|| Self::Shared(out.split().freeze())));
             out.clear();
             *scratch.borrow_mut() = out;
@@ -56,11 +57,18 @@ impl Encoded {
     }
 
     pub(crate) fn decode<M: Message>(&self) -> Result<M, CodecError> {
-        M::decode(match self {
+        let payload = match self {
             Self::Inline(..) => Payload::new(self.as_slice()),
             Self::Shared(bytes) => Payload::shared(bytes),
-        })
+        };
+        caught(|| M::decode(payload))
     }
+}
+
+/// Runs the application's part of encoding or decoding. Its panic must not take along whatever else is on its way
+/// here: it is an error like another.
+fn caught<T>(code: impl FnOnce() -> Result<T, CodecError>) -> Result<T, CodecError> {
+    catch_unwind(AssertUnwindSafe(code)).unwrap_or_else(|_| Err(CodecError::new("it panicked")))
 }
 
 /// A message of any type, for what does not know the type.
@@ -112,7 +120,7 @@ impl shard_proto::node::Body for Body {
                 out.extend_from_slice(encoded.as_slice());
                 Ok(())
             }
-            Self::Value(value) => value.encode(out).map_err(|error| {
+            Self::Value(value) => caught(|| value.encode(out)).map_err(|error| {
                 tracing::debug!(%error, "a message cannot be encoded");
                 BodyError {
                     reason: "its encode function failed",
