@@ -2,6 +2,7 @@
 //!
 //! - `cluster`: the main job: flight records, accounted for by sharded entities while nodes join and leave.
 //! - `node` and `send`: the same node as a program of its own, and a client that talks to it.
+//! - `in_memory`: two regions and a coordinator without any I/O, printed step by step.
 //! - `bench`: what this machine can do, and what the sharded entities make of it.
 
 pub mod bench;
@@ -22,3 +23,8 @@ pub mod progress;
 pub mod totals;
 pub mod verdict;
 pub mod visitor;
+
+/// The program in the README compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;
