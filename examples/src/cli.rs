@@ -127,11 +127,19 @@ pub struct Changes {
     pub leave_at: u32,
 }
 
+/// A cluster by hand.
+const NODES: &str = "\
+For example, each in a terminal of its own:
+  cargo run -p examples --bin node -- --name a --listen 127.0.0.1:7001
+  cargo run -p examples --bin node -- --name b --listen 127.0.0.1:7002 --seed 127.0.0.1:7001
+  cargo run -p examples --bin node -- --name c --listen 127.0.0.1:7003 --seed 127.0.0.1:7001
+  cargo run -p examples --bin send -- --seed 127.0.0.1:7001 user-42 hello";
+
 /// A node of a cluster. Start a few in terminals of their own, and talk to their entities with `send`.
 ///
 /// Ctrl-C leaves the cluster: every shard is handed off first.
 #[derive(Clone, Debug, Parser)]
-#[command(version)]
+#[command(version, after_help = NODES)]
 pub struct Node {
     /// The node's name; unique in the cluster
     #[arg(long)]
@@ -152,7 +160,7 @@ pub struct Node {
 
 /// Sends a message to an entity and prints the answer.
 #[derive(Clone, Debug, Parser)]
-#[command(version)]
+#[command(version, after_help = NODES)]
 pub struct Send {
     /// The address of a node; may be repeated
     #[arg(long, value_name = "ADDRESS", required = true)]
@@ -174,13 +182,16 @@ pub struct Send {
 }
 
 /// Measures what this machine can do and what the sharded entities make of it, in one run.
+///
+/// The floor of a row is the same work without the layer: a bare channel on the same node, a bare socket to another
+/// process.
 #[derive(Clone, Debug, Parser)]
 #[command(version)]
 pub struct Bench {
     /// Print one JSON object on stdout instead of a table
     #[arg(long)]
     pub json: bool,
-    /// Run one row; may be repeated
+    /// Run one row, named as in its key, like `local_ask`; may be repeated
     #[arg(long, value_name = "NAME")]
     pub only: Vec<String>,
     /// A smoke run: checks that every row works, measures nothing of worth
