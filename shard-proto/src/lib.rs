@@ -16,6 +16,25 @@
 //! in order, as long as both nodes live. With the feature `alloc`, `node::Node` composes everything of a process, links
 //! that keep that promise over connections that break included; that is what an adapter such as `shard-tokio` drives.
 //!
+//! # Words
+//!
+//! | word | what it means |
+//! |---|---|
+//! | node | A process of the cluster: [`NodeId`], made of its name. One life of it is an [`Incarnation`]. |
+//! | entity | A thing with an id and state, of an entity type. The core knows its shard; what it is, the application knows. |
+//! | shard | A group of entities of one type that live and move together: [`ShardId`], made of the entity's id by a [`hash`]. |
+//! | region | What a node is to one entity type: it routes messages, and hosts shards unless it is a proxy. |
+//! | coordinator | What decides, for one entity type, where shards live; it works on the leading node. |
+//! | home | The node that hosts a shard, under an epoch: [`Home`]. A shard has one or none. |
+//! | term | The number of a node's reign as the leader: [`Term`]. Only grows. |
+//! | epoch | The number of one allocation of one shard, ordered by term, then round: [`Epoch`]. The fencing token. |
+//! | session | A region's unbroken stay with coordinators: [`Session`]. When it ends, its homes are free. |
+//! | registration | A region tells the coordinator of its session and of the shards it hosts already, its claims. |
+//! | barrier | After a change of leader, the time in which regions register; no shard is allocated before it opens. |
+//! | handoff | A shard leaves its home in order: it is drained, stopped, and then has a new home under a higher epoch. |
+//! | path | The way of one node's messages to one shard: a node and an epoch. A flush marks its end when the shard moves. |
+//! | lease | Until when a node may serve. Without end as long as membership is trusted, the only mode so far. |
+//!
 //! # Two regions and a coordinator
 //!
 //! Node 1 leads and hosts, node 2 has no entities and sends a message. Where this program calls one state machine with
