@@ -153,4 +153,8 @@ pub use status::{ShardMap, ShardMapChange, ShardMapChanges};
 pub use transport::{MemoryTransport, TcpTransport, Transport};
 
 pub use shard_proto as proto;
-pub use shard_proto::{Epoch, Home, NodeId, ShardId};
+pub use shard_proto::hash::ShardHash;
+pub use shard_proto::membership::{MemberChange, MemberState};
+pub use shard_proto::node::{EntityKey, NodeStats};
+pub use shard_proto::region::RejectReason;
+pub use shard_proto::{Epoch, Home, Incarnation, NodeId, ShardId, Term, allocation};

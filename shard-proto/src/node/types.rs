@@ -18,6 +18,19 @@ use crate::{EntityTypeId, Epoch, Instant, NodeId, Session, ShardId, Token, earli
 pub(super) type TypeRegion<B> = Region<Message<B>, HeapStorage<Message<B>>>;
 pub(super) type TypeCoordinator = Coordinator<Strategy, CoordinatorHeap>;
 
+/// What is wrong with a setting, by the name under which it is set here.
+fn config_error(field: &'static str) -> AddTypeError {
+    let (field, problem) = match field {
+        "type_name" => ("name", "must have 1 to 64 bytes"),
+        "shard_count" => ("shards", "must be between 1 and 4294967293"),
+        "drain" => ("drain", "must be shorter than the handoff timeout"),
+        "buffer" => ("buffer", "must be at least 1, also per shard"),
+        "storage" => ("storage", "is out of its range"),
+        interval => (interval, "must be between 1 ms and a day"),
+    };
+    AddTypeError::Config(ConfigError::new(field, problem))
+}
+
 /// An entity type. Never removed: its index stays valid, and its coordinator may still be needed.
 pub(super) struct Kind<B> {
     pub(super) id: EntityTypeId,
@@ -334,9 +347,8 @@ impl<B: Body> Node<B> {
         };
         let storage = HeapStorage::new(config.shard_count, self.slots(), config.buffer);
         let settings = config.region(&self.config, id);
-        Region::new(now, self.me.node, session, settings, storage).map_err(|error| {
-            AddTypeError::Config(ConfigError::new(error.field(), "is out of its range"))
-        })
+        Region::new(now, self.me.node, session, settings, storage)
+            .map_err(|error| config_error(error.field()))
     }
 
     fn new_coordinator(
@@ -346,9 +358,8 @@ impl<B: Body> Node<B> {
         strategy: Strategy,
     ) -> Result<TypeCoordinator, AddTypeError> {
         let storage = CoordinatorHeap::new(config.shard_count, self.slots());
-        Coordinator::new(now, config.coordinator(), strategy, storage).map_err(|error| {
-            AddTypeError::Config(ConfigError::new(error.field(), "is out of its range"))
-        })
+        Coordinator::new(now, config.coordinator(), strategy, storage)
+            .map_err(|error| config_error(error.field()))
     }
 
     /// Tells a new type what the others know already.

@@ -42,7 +42,7 @@ impl TcpTransport {
             io::ErrorKind::PermissionDenied,
             format!(
                 "{foreign} is not a loopback address, and plain TCP is neither encrypted nor authenticated: \
-                 call `allow_insecure()` if the network protects it"
+                 call `TcpTransport::allow_insecure()` if the network protects it"
             ),
         ))
     }
