@@ -214,6 +214,14 @@ impl<E: Entity> EntityTypeBuilder<E> {
         })
     }
 
+    /// Bytes of messages longer than 1 KiB that are here for the type: buffered, or sent by other nodes and in mailboxes.
+    /// Beyond it, new ones of other nodes are refused and their callers told that it is full; callers on this node are
+    /// while the shard has no home. At least the longest message. Default: 64 MiB.
+    #[must_use]
+    pub fn buffer_bytes(self, bytes: usize) -> Self {
+        self.with(|config| config.with_buffer_bytes(bytes))
+    }
+
     /// How long [`EntityRef::ask`] waits. Default: 5 s.
     #[must_use]
     pub const fn ask_timeout(mut self, timeout: Duration) -> Self {

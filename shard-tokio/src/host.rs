@@ -4,7 +4,7 @@ use core::str;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use shard_proto::node::{Ask, EntityKey, Message, ReplyTo};
+use shard_proto::node::{Ask, EntityKey, Message, ReplyTo, Weight};
 use shard_proto::region::Origin;
 use shard_proto::wire::control::RegisterRefusal;
 use shard_proto::{Epoch, Home, NodeId, ShardId};
@@ -159,9 +159,16 @@ fn launch<E: Entity>(
     Some((key, running))
 }
 
-fn to_item<E: Entity>(body: Body, from: From) -> Result<Item<E>, (Body, From)> {
+fn to_item<E: Entity>(
+    body: Body,
+    weight: Option<Weight>,
+    from: From,
+) -> Result<Item<E>, (Body, From)> {
     let message = match body {
-        Body::Encoded(encoded) => Inbound::Encoded(encoded),
+        Body::Encoded(encoded) => match weight {
+            None => Inbound::Encoded(encoded),
+            Some(weight) => Inbound::Long(Box::new((encoded, weight))),
+        },
         Body::Value(value) => match value.into_any().downcast::<E::Message>() {
             Ok(message) => Inbound::Value(*message),
             // A value of another type than the entity's: nothing in this crate makes one.
@@ -177,10 +184,11 @@ fn to_item<E: Entity>(body: Body, from: From) -> Result<Item<E>, (Body, From)> {
     Ok(Item { message, caller })
 }
 
-fn from_item<E: Entity>(item: Item<E>) -> (Body, From) {
-    let body = match item.message {
-        Inbound::Value(message) => Body::value(message),
-        Inbound::Encoded(encoded) => Body::Encoded(encoded),
+fn from_item<E: Entity>(item: Item<E>) -> (Body, Option<Weight>, From) {
+    let (body, weight) = match item.message {
+        Inbound::Value(message) => (Body::value(message), None),
+        Inbound::Encoded(encoded) => (Body::Encoded(encoded), None),
+        Inbound::Long(long) => (Body::Encoded(long.0), Some(long.1)),
     };
     let from = match item.caller {
         Caller::Tell => From::Local(None),
@@ -188,7 +196,7 @@ fn from_item<E: Entity>(item: Item<E>) -> (Body, From) {
         Caller::Node(node) => From::Remote(node, None),
         Caller::NodeAsk(reply) => From::Remote(reply.node, Some(reply)),
     };
-    (body, from)
+    (body, weight, from)
 }
 
 /// As the core wants it back.
@@ -199,8 +207,9 @@ fn give_back<E: Entity>(
     rest: &mut Rest,
 ) {
     for item in items {
-        let (body, from) = from_item(item);
+        let (body, weight, from) = from_item(item);
         let mut message = Message::new(key.clone(), body, None);
+        message.weight = weight;
         let origin = match from {
             From::Local(pending) => {
                 message.ask = pending.map(|pending| Ask {
@@ -274,7 +283,12 @@ impl<E: Entity> Host for TypeHost<E> {
                 hosted.entities.entry(key).or_insert(running)
             }
         };
-        let item = match to_item(message.body, from) {
+        let weight = message.weight.take();
+        if weight.as_ref().is_some_and(Weight::is_over) && matches!(from, From::Remote(..)) {
+            message.weight = weight;
+            return Self::refuse(Reason::MailboxFull, from, message);
+        }
+        let item = match to_item(message.body, weight, from) {
             Ok(item) => item,
             Err((body, from)) => {
                 message.body = body;
@@ -300,8 +314,9 @@ impl<E: Entity> Host for TypeHost<E> {
             Err(PushError::Full(item)) => (Reason::MailboxFull, item),
             Err(PushError::Closed(item)) => (Reason::Stopped, item),
         };
-        let (body, from) = from_item(item);
+        let (body, weight, from) = from_item(item);
         message.body = body;
+        message.weight = weight;
         Self::refuse(reason, from, message)
     }
 

@@ -8,7 +8,7 @@ use core::time::Duration;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use shard_proto::hash::ShardHash;
-use shard_proto::node::{EntityKey, NodeStats, ReplyTo, TypeIndex};
+use shard_proto::node::{EntityKey, NodeStats, ReplyTo, TypeIndex, Weight};
 use shard_proto::{Epoch, Instant, NodeId, ShardId};
 
 use tokio::sync::Semaphore;
@@ -272,6 +272,8 @@ pub(crate) struct Item<E: Entity> {
 pub(crate) enum Inbound<M> {
     Value(M),
     Encoded(Encoded),
+    /// One that is long, with what it adds to what the type holds here.
+    Long(Box<(Encoded, Weight)>),
 }
 
 /// Who sent a message, and where the answer goes.

@@ -158,21 +158,23 @@ impl<E: Entity> Seat<E> {
     async fn handle(&self, entity: &mut E, item: Item<E>) -> bool {
         let mut cx = Context::new(self, item.caller);
         let message = match item.message {
-            Inbound::Value(message) => message,
-            Inbound::Encoded(encoded) => match encoded.decode() {
-                Ok(message) => message,
-                Err(error) => {
-                    cx.refuse();
-                    self.report(Reason::Codec);
-                    tracing::warn!(
-                        entity_type = E::TYPE,
-                        id = &*self.id,
-                        %error,
-                        "a message cannot be decoded"
-                    );
-                    return true;
-                }
-            },
+            Inbound::Value(message) => Ok(message),
+            Inbound::Encoded(encoded) => encoded.decode(),
+            Inbound::Long(long) => long.0.decode(),
+        };
+        let message = match message {
+            Ok(message) => message,
+            Err(error) => {
+                cx.refuse();
+                self.report(Reason::Codec);
+                tracing::warn!(
+                    entity_type = E::TYPE,
+                    id = &*self.id,
+                    %error,
+                    "a message cannot be decoded"
+                );
+                return true;
+            }
         };
         if caught(async { entity.handle(message, &mut cx).await })
             .await

@@ -263,6 +263,52 @@ async fn a_mailbox_that_overflows_is_reported_to_the_sender() {
     .await;
 }
 
+/// Few messages can be many bytes: an entity that does not keep up holds so many of them and no more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mailbox_is_bounded_in_bytes_too() {
+    within(30, "bytes", async {
+        let world = World::new();
+        let seeds = [free_address()];
+        let a = Peer::proxy("a", &seeds[0], &seeds, &world).await;
+        let node = builder("b", &free_address(), &seeds).start().await.unwrap();
+        let b = scribes(&node, &world, |it| it.buffer_bytes(1 << 20)).await;
+        b.ready().await.unwrap();
+        let one = a.scribes.entity("one");
+        one.ask(Say::Add(0)).await.unwrap();
+        let blocked = one.begin_ask(Say::Block).await.unwrap();
+        let long = || Say::Blob(vec![7; 100_000]);
+        let mut asks = Vec::new();
+        for _ in 0..60 {
+            asks.push(one.begin_ask(long()).await.unwrap());
+        }
+        // Short ones are not meant by it, nor are other entities' that keep up.
+        let short = one.begin_ask(Say::Add(1)).await.unwrap();
+        assert_eq!(
+            a.scribes.entity("two").ask(Say::Add(1)).await,
+            Ok(Answer::Sum(1))
+        );
+        world.door.add_permits(1);
+        blocked.await.unwrap();
+        let mut taken = 0;
+        for ask in asks {
+            match ask.await {
+                Ok(_) => taken += 1,
+                Err(error) => assert_eq!(error, AskError::BufferFull),
+            }
+        }
+        // Some may have come after the door was opened.
+        assert!((10..50).contains(&taken), "{taken}");
+        assert_eq!(short.await, Ok(Answer::Sum(1)));
+        assert_eq!(
+            a.scribes.node().stats().undelivered[0],
+            (Reason::BufferFull, 60 - taken)
+        );
+        assert_eq!(node.stats().core.returned, 60 - taken);
+        assert_eq!(one.ask(long()).await, Ok(Answer::Sum(100_000)));
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn dropping_every_handle_stops_the_node() {
     within(30, "drop", async {

@@ -101,8 +101,8 @@ pub struct Message<B> {
     pub correlation: u64,
     /// Of a message of this node: it was answered [`Sent::Queued`] and still counts as pending.
     pub(crate) pending: bool,
-    /// Of a long one: what it adds to what is here.
-    pub(crate) weight: Option<Weight>,
+    /// Of a long one: what it adds to what is here. Keep it with the body for as long as that is kept.
+    pub weight: Option<Weight>,
 }
 
 impl<B> Message<B> {

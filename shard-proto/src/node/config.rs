@@ -233,6 +233,7 @@ pub struct TypeConfig {
     pub(crate) storage_id: u64,
     pub(crate) buffer: u32,
     pub(crate) buffer_per_shard: u32,
+    pub(crate) buffer_bytes: usize,
     pub(crate) retry_interval: Duration,
     pub(crate) rebalance_interval: Duration,
     pub(crate) handoff_timeout: Duration,
@@ -252,6 +253,7 @@ impl TypeConfig {
             storage_id: 0,
             buffer: 100_000,
             buffer_per_shard: 10_000,
+            buffer_bytes: 64 << 20,
             retry_interval: Duration::from_millis(250),
             rebalance_interval: Duration::from_secs(2),
             handoff_timeout: Duration::from_secs(10),
@@ -286,6 +288,9 @@ impl TypeConfig {
         with_buffer: buffer: u32,
         /// Messages this node buffers for one shard. Default: 10 000.
         with_buffer_per_shard: buffer_per_shard: u32,
+        /// Bytes of messages longer than 1 KiB that are here for the type, buffered or in mailboxes, beyond which the
+        /// buffer takes no more of them. Less than the longest message, and that is never taken. Default: 64 MiB.
+        with_buffer_bytes: buffer_bytes: usize,
         /// Pause before something unanswered is said again. Default: 250 ms (LAN 100 ms).
         with_retry_interval: retry_interval: Duration,
         /// How often the strategy is asked for moves. Default: 2 s.

@@ -56,6 +56,7 @@ use members::{Entry, Members};
 pub use stats::NodeStats;
 use types::Types;
 use warn::Warned;
+pub use weight::Weight;
 
 use crate::allocation::AllocationStrategy;
 use crate::leadership::{Leadership, LeadershipConfig, PeerSlot as LeadershipSlot};

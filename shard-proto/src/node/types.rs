@@ -291,6 +291,7 @@ impl<B: Body> Node<B> {
                     kind.coordinator = coordinator;
                 }
                 kind.region = region;
+                kind.scales = Scales::new(config.buffer_bytes);
                 kind.config = config;
                 kind.starts = starts;
                 kind.stopped = false;
@@ -298,6 +299,7 @@ impl<B: Body> Node<B> {
             None => {
                 self.types.kinds.push(Kind {
                     id,
+                    scales: Scales::new(config.buffer_bytes),
                     config,
                     starts,
                     stopped: false,
@@ -307,7 +309,6 @@ impl<B: Body> Node<B> {
                     barrier: None,
                     stuck: None,
                     dirty: false,
-                    scales: Scales::default(),
                 });
                 self.types.by_id.insert(id, ty);
             }

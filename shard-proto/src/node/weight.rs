@@ -1,29 +1,47 @@
 //! How many bytes the long messages of an entity type hold.
 //!
 //! Buffers are bounded by the number of messages, which says enough about short ones. Long ones are weighed while they
-//! are here, from their arrival until they are delivered, sent on or handed back: whoever drops a message takes its
-//! weight off.
+//! are here, from their arrival until they are handled, sent on or handed back: whoever drops a message takes its
+//! weight off. An adapter whose mailboxes keep what was delivered keeps the weight with it.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes of long messages that wait, per entity type, beyond which a new one counts as one too many for the buffer.
-pub(super) const LIMIT: usize = 64 << 20;
 /// A message longer than this is a long one.
 const LONG: usize = 1024;
 
-/// The sum, and a part of it that goes when this is dropped.
-#[derive(Debug, Default)]
-pub(crate) struct Weight {
+/// What a long message adds to what its entity type holds on this node, until this is dropped.
+#[derive(Debug)]
+pub struct Weight {
     bytes: usize,
-    sum: Arc<AtomicUsize>,
+    sum: Arc<Sum>,
+}
+
+#[derive(Debug)]
+struct Sum {
+    bytes: AtomicUsize,
+    limit: usize,
+}
+
+impl Sum {
+    fn is_over(&self) -> bool {
+        self.bytes.load(Ordering::Relaxed) > self.limit
+    }
 }
 
 /// What an entity type's messages weigh.
-#[derive(Debug, Default)]
-pub(super) struct Scales(Arc<AtomicUsize>);
+#[derive(Debug)]
+pub(super) struct Scales(Arc<Sum>);
 
 impl Scales {
+    /// Beyond `limit` bytes, a new message counts as one too many.
+    pub(super) fn new(limit: usize) -> Self {
+        Self(Arc::new(Sum {
+            bytes: AtomicUsize::new(0),
+            limit,
+        }))
+    }
+
     /// Weighs a message of so many bytes: nothing to carry for a short one.
     #[inline]
     pub(super) fn weigh(&self, bytes: usize) -> Option<Weight> {
@@ -32,15 +50,23 @@ impl Scales {
 
     /// Whether there is too much already.
     pub(super) fn is_over(&self) -> bool {
-        self.0.load(Ordering::Relaxed) > LIMIT
+        self.0.is_over()
     }
 }
 
 impl Weight {
-    fn new(bytes: usize, sum: Arc<AtomicUsize>) -> Self {
+    fn new(bytes: usize, sum: Arc<Sum>) -> Self {
         // Never more than the memory there is.
-        sum.fetch_add(bytes, Ordering::Relaxed);
+        sum.bytes.fetch_add(bytes, Ordering::Relaxed);
         Self { bytes, sum }
+    }
+
+    /// Whether the type holds more than [`TypeConfig::with_buffer_bytes`](super::TypeConfig::with_buffer_bytes) with
+    /// this message: a mailbox then takes none of another node, but has it
+    /// [returned](super::Node::return_full).
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.sum.is_over()
     }
 }
 
@@ -52,7 +78,7 @@ impl Clone for Weight {
 
 impl Drop for Weight {
     fn drop(&mut self) {
-        self.sum.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.sum.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -71,14 +97,14 @@ mod tests {
 
     #[test]
     fn long_messages_weigh_as_long_as_they_are_here() {
-        let scales = Scales::default();
+        let scales = Scales::new(5000);
         assert_eq!(scales.weigh(LONG), None);
-        let one = scales.weigh(LIMIT);
+        let one = scales.weigh(5000);
         assert!(!scales.is_over());
         let two = one.clone();
-        assert!(scales.is_over());
+        assert!(scales.is_over() && two.as_ref().is_some_and(Weight::is_over));
         drop((one, two));
         assert!(!scales.is_over());
-        assert_eq!(scales.0.load(Ordering::Relaxed), 0);
+        assert_eq!(scales.0.bytes.load(Ordering::Relaxed), 0);
     }
 }
