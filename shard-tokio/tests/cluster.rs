@@ -8,7 +8,7 @@ use std::time::Duration;
 use common::{
     Answer, Peer, Say, World, builder_on, free_address, hosted_by, map_that, scribes, within,
 };
-use shard_tokio::MemoryTransport;
+use shard_tokio::{MemberState, MemoryTransport};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_nodes_answer_for_each_other() {
@@ -148,6 +148,40 @@ async fn a_cluster_runs_over_any_transport() {
             assert_eq!(entity.ask(Say::Add(1)).await, Ok(Answer::Sum(1)));
         }
         map_that(&peers[0].scribes, |map| hosted_by(map, &peers[2].node) >= 8).await;
+    })
+    .await;
+}
+
+/// What a node says last is that it has left. If that were lost, the others would wait for it, and declare it down.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_whose_process_ends_right_after_it_left_is_not_declared_down() {
+    within(60, "a node that ends", async {
+        let world = World::new();
+        let seeds = [free_address()];
+        let a = Peer::start("a", &seeds[0], &seeds, &world).await;
+        a.scribes.ready().await.unwrap();
+        for life in 0..5 {
+            let (name, address) = (format!("b{life}"), free_address());
+            let (seed, world) = (seeds.clone(), world.clone());
+            let leaver = std::thread::spawn(move || {
+                let process = tokio::runtime::Builder::new_multi_thread()
+                    .worker_threads(1)
+                    .enable_all()
+                    .build();
+                process.unwrap().block_on(async {
+                    let b = Peer::start(&name, &address, &seed, &world).await;
+                    b.scribes.ready().await.unwrap();
+                    b.node.leave().await.unwrap();
+                });
+            });
+            while !leaver.is_finished() || a.node.members().len() > 1 {
+                for member in a.node.members() {
+                    assert_ne!(member.state, MemberState::Unreachable, "{member:?}");
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            leaver.join().unwrap();
+        }
     })
     .await;
 }

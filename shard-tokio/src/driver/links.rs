@@ -13,7 +13,7 @@ use shard_proto::Instant;
 use shard_proto::node::{LinkId, Node as Core};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::Semaphore;
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinSet};
 
 use crate::body::Body;
 use crate::host::Crowded;
@@ -87,6 +87,8 @@ pub(super) struct Links {
     unblocked: Vec<ConnId>,
     /// Not read from until an entity has caught up, or the time is over.
     held_up: Vec<HeldUp>,
+    /// Closed, and writing what was left to write.
+    closing: JoinSet<()>,
 }
 
 struct HeldUp {
@@ -106,6 +108,7 @@ impl Links {
             blocked: Vec::new(),
             unblocked: Vec::new(),
             held_up: Vec::new(),
+            closing: JoinSet::new(),
         }
     }
 
@@ -213,7 +216,8 @@ impl Links {
         while let Some(chunk) = core.poll_transmit(link) {
             conn.out.chunks.push_back(chunk);
         }
-        tokio::spawn(async move {
+        while self.closing.try_join_next().is_some() {}
+        self.closing.spawn(async move {
             let _ = tokio::time::timeout(CLOSING, conn.out.finish()).await;
             drop(conn);
         });
@@ -291,7 +295,8 @@ impl Links {
         }
     }
 
-    /// Writes everything and closes, for the end of the node.
+    /// Writes everything and closes, for the end of the node. Waits for links that were closed just now, too: what a
+    /// node says last is that it has left, and its process may end when this returns.
     pub(super) async fn finish(&mut self, core: &mut Core<Body>) {
         self.by_link.clear();
         let mut closing: Vec<_> = self.conns.drain().map(|(_, conn)| conn).collect();
@@ -304,6 +309,7 @@ impl Links {
             for conn in &mut closing {
                 let _ = conn.out.finish().await;
             }
+            while self.closing.join_next().await.is_some() {}
         })
         .await;
     }
