@@ -313,13 +313,13 @@ impl<E: Entity> EntityRef<E> {
     ) -> Result<Option<Outgoing<E>>, TellError<E::Message>> {
         let shared = &*self.shared;
         let gate = shared.gate(self.shard);
-        let way = match gate.enter(|way| shared.limits.pending(way)) {
+        let way = match gate.enter(|way| shared.pending_limit(way)) {
             Ok(way) => way,
             Err(Way::Closed) => return Err(TellError::BufferFull(outgoing.message)),
             Err(_) => {
                 if let Some(cx) = cx {
                     shared.waiters.register(cx);
-                    if gate.pending() < shared.limits.pending(gate.way()) {
+                    if gate.pending() < shared.pending_limit(gate.way()) {
                         cx.waker().wake_by_ref();
                     }
                 }

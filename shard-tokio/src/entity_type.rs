@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::marker::PhantomData;
+use core::sync::atomic::AtomicBool;
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -282,6 +283,7 @@ impl<E: Entity> EntityTypeBuilder<E> {
                 directory: papaya::HashMap::default(),
                 pool,
                 waiters: Waiters::default(),
+                congested: AtomicBool::new(false),
                 status: Arc::new(Status::new(E::TYPE, shards)),
                 node,
             });

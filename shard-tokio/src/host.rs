@@ -1,6 +1,7 @@
 //! The entities of one type on this node, as the driver sees them.
 
 use core::str;
+use core::sync::atomic::Ordering;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -71,7 +72,8 @@ pub(crate) trait Host: Send {
     fn registered(&self);
     fn refused(&self, reason: RegisterRefusal);
     fn report(&self, shard: ShardId, entity: &EntityKey, reason: Reason);
-    fn wake_waiters(&self);
+    /// At the end of a turn: wakes who waits for it, and says how much the core has buffered.
+    fn turned(&self, buffered: u32);
     /// Whether a shard runs here, or has not stopped.
     fn is_hosting(&self) -> bool;
     /// The node or the type ended: nothing is delivered any more, whatever still runs.
@@ -412,7 +414,14 @@ impl<E: Entity> Host for TypeHost<E> {
         self.shared.report(shard, entity, reason);
     }
 
-    fn wake_waiters(&self) {
+    fn turned(&self, buffered: u32) {
+        let congested = &self.shared.congested;
+        let before = congested.load(Ordering::Relaxed);
+        // With some distance, so that it does not change all the time.
+        let now = buffered > if before { 2048 } else { 4096 };
+        if before != now {
+            congested.store(now, Ordering::Relaxed);
+        }
         self.shared.waiters.wake();
     }
 

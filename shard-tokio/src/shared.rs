@@ -25,7 +25,7 @@ use crate::report::{Reason, Reports, Undelivered};
 use crate::status::Status;
 
 /// How many application messages may wait for the driver's next turn.
-pub(crate) const INBOX: usize = 16_384;
+pub(crate) const INBOX: usize = 4096;
 
 /// What the driver is told.
 pub(crate) enum Input {
@@ -183,12 +183,14 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Messages of one shard on the long way.
-    pub(crate) fn pending(&self, way: Way) -> u32 {
+    /// Messages of one shard on the long way. Far enough for the driver to have something to do while those who wait
+    /// wake up; not so many that they leave the caches. `congested`: a link does not keep up, and more would only
+    /// queue.
+    pub(crate) fn pending(&self, way: Way, congested: bool) -> u32 {
         match way {
             Way::Closed => self.buffer_per_shard,
-            // Enough to do for the driver while those who wait wake up.
-            Way::Remote => 4096,
+            Way::Remote if congested => 64,
+            Way::Remote => 2048,
             Way::Open => u32::try_from(self.mailbox.max(1024)).unwrap_or(u32::MAX),
         }
     }
@@ -196,7 +198,7 @@ impl Limits {
     /// Messages in a mailbox beyond which a link is held up. More than local callers may put there: a link brings
     /// thousands at once, and holding it up costs wake-ups.
     pub(crate) const fn crowd(&self) -> usize {
-        self.mailbox.saturating_mul(8)
+        self.mailbox.saturating_mul(2)
     }
 
     /// Messages in a mailbox beyond which those of other nodes are refused. Callers on this node are held back
@@ -221,6 +223,8 @@ pub(crate) struct TypeShared<E: Entity> {
     pub(crate) directory: papaya::HashMap<EntityKey, Arc<Mailbox<E>>, foldhash::fast::RandomState>,
     pub(crate) pool: Arc<Pool<E::Reply>>,
     pub(crate) waiters: Waiters,
+    /// Many messages of the type are buffered.
+    pub(crate) congested: AtomicBool,
     pub(crate) status: Arc<Status>,
     pub(crate) node: Arc<NodeShared>,
 }
@@ -233,6 +237,11 @@ impl<E: Entity> TypeShared<E> {
     pub(crate) fn gate(&self, shard: ShardId) -> &Gate {
         // `shard` computes nothing outside; the driver checks what comes from the core.
         &self.gates[shard.0 as usize]
+    }
+
+    pub(crate) fn pending_limit(&self, way: Way) -> u32 {
+        self.limits
+            .pending(way, self.congested.load(Ordering::Relaxed))
     }
 
     pub(crate) fn report(&self, shard: ShardId, entity: &EntityKey, reason: Reason) {

@@ -210,8 +210,10 @@ impl Driver {
             self.links.write(link, &mut self.core, cx);
         }
         self.links.write_unblocked(&mut self.core, cx);
-        for host in self.hosts.iter().flatten() {
-            host.wake_waiters();
+        for (index, host) in (0..).map(TypeIndex).zip(&self.hosts) {
+            if let Some(host) = host {
+                host.turned(self.core.buffered(index));
+            }
         }
         *lock(&self.shared.stats) = *self.core.stats();
     }
