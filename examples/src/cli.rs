@@ -137,7 +137,7 @@ For example, each in a terminal of its own:
 
 /// A node of a cluster. Start a few in terminals of their own, and talk to their entities with `send`.
 ///
-/// Ctrl-C leaves the cluster: every shard is handed off first.
+/// Ctrl-C leaves the cluster: every shard is handed off first. With LOG=info or LOG=debug in the environment it says more.
 #[derive(Clone, Debug, Parser)]
 #[command(version, after_help = NODES)]
 pub struct Node {
