@@ -322,7 +322,8 @@ impl<B: Body> Node<B> {
             self.be_removed();
             return;
         }
-        if matches!(refusal, Refusal::Duplicate | Refusal::Myself) {
+        // A node does not dial its own address: another one has its name, or it has another address.
+        if refusal == Refusal::Duplicate || (refusal == Refusal::Myself && !by_peer) {
             return;
         }
         let warning = || Warning::LinkRefused {

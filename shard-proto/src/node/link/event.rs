@@ -205,7 +205,7 @@ pub(crate) const fn refusal_str(refusal: &Refusal) -> &'static str {
         Refusal::Voters => "another list of voters",
         Refusal::Identity => "name, node and authenticated identity do not belong together",
         Refusal::Incarnation { .. } => "that life of the node has ended",
-        Refusal::Myself => "the node dialed itself",
+        Refusal::Myself => "two nodes have this name, or the node dialed itself",
         Refusal::Duplicate => "another connection with this node survives",
         Refusal::Full => "no room for another link",
         Refusal::Handshake => "not a handshake",

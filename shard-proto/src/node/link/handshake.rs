@@ -93,7 +93,7 @@ impl Links {
             self.dialer.myself(link);
         }
         // That another connection survives is nothing to report.
-        if refusal != Refusal::Duplicate && refusal != Refusal::Myself {
+        if refusal != Refusal::Duplicate {
             self.stats.refused_by_peers = self.stats.refused_by_peers.saturating_add(1);
             let node = self.connections.get(link).and_then(|c| c.node());
             self.events.push_back(LinkEvent::Refused {
