@@ -3,10 +3,9 @@
 
 mod common;
 
-use std::io;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use common::log::log;
 use common::{Answer, Peer, Say, Scribe, World, builder, free_address, map_that, scribes, within};
 use shard_tokio::{AskError, Node, NotReady, Reason, StartError, TellError};
 
@@ -23,47 +22,6 @@ async fn an_address_in_use_is_named() {
 async fn a_foreign_address_needs_consent() {
     let error = builder("a", "0.0.0.0:0", &[]).start().await.unwrap_err();
     assert!(error.to_string().contains("allow_insecure"), "{error}");
-}
-
-/// Keeps what is logged.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Log {
-    fn lines_with(&self, what: &[&str]) -> usize {
-        let log = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
-        let has = |line: &&str| what.iter().all(|what| line.contains(what));
-        log.lines().filter(has).count()
-    }
-
-    /// Waits until a line has all of it. Logs are no observable one can await, hence the polling.
-    async fn line(&self, what: &[&str]) {
-        while self.lines_with(what) == 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    }
-}
-
-fn log() -> (Log, tracing::subscriber::DefaultGuard) {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_ansi(false)
-        .with_writer(move || writer.clone())
-        .finish();
-    // Of this thread: such a test runs on one.
-    (log, tracing::subscriber::set_default(subscriber))
 }
 
 #[tokio::test]

@@ -5,152 +5,27 @@
 mod common;
 
 use core::time::Duration;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::sync::Arc;
-use std::time::Instant;
 
-use bytes::BytesMut;
+use common::log::log;
+use common::wire::Wire;
 use common::{Answer, Peer, Say, World, builder, free_address, map_that, scribes, within};
 use shard_tokio::Membership;
-use shard_tokio::proto::hash::{cluster_id, entity_type_id, node_id};
-use shard_tokio::proto::membership::Roles;
+use shard_tokio::proto::hash::{entity_type_id, node_id};
 use shard_tokio::proto::wire::control::{
-    Ack, Deregister, EntityNote, GetShardHome, HandOff, HandOffComplete, Hello, LeaderBeat,
-    NodeBeat, Previous, Refusal, Register, RegisterAck, RegisterRefusal, RegisterRefused,
-    RememberedEntities, ShardEpoch, ShardHome, ShardMapUpdate, Stats, StatsQuery, TermRefused,
-    Welcome,
+    Ack, Deregister, EntityNote, GetShardHome, HandOff, HandOffComplete, LeaderBeat, NodeBeat,
+    Previous, Refusal, Register, RegisterAck, RegisterRefusal, RegisterRefused, RememberedEntities,
+    ShardEpoch, ShardHome, ShardMapUpdate, Stats, StatsQuery, TermRefused, Welcome,
 };
 use shard_tokio::proto::wire::header::{Flags, Kind};
 use shard_tokio::proto::wire::list::{
     Claim, ClaimsBuilder, EntityIdsBuilder, HomeEntry, HomesBuilder,
 };
 use shard_tokio::proto::wire::{
-    Control, Data, DataHead, Decoded, Envelope, Flush, Flushed, Frame, Header, Reply, Return,
-    ReturnReason,
+    Control, Data, Envelope, Flush, Flushed, Header, Reply, Return, ReturnReason,
 };
 use shard_tokio::proto::{EntityTypeId, Epoch, Incarnation, Session, Term, Token};
 use shard_tokio::{NodeId, ShardId};
-
-const MAX: u32 = 1 << 20;
-
-/// A connection made by hand.
-struct Wire {
-    stream: TcpStream,
-    buffer: Vec<u8>,
-    seq: u64,
-}
-
-impl Wire {
-    fn open(address: &str, name: &str, incarnation: u64) -> Result<Self, Refusal> {
-        let stream = TcpStream::connect(address).unwrap();
-        stream
-            .set_read_timeout(Some(Duration::from_secs(5)))
-            .unwrap();
-        let mut wire = Self {
-            stream,
-            buffer: Vec::new(),
-            seq: 0,
-        };
-        wire.say(
-            Term(0),
-            &Control::Hello(Hello {
-                min_version: 1,
-                max_version: 1,
-                cluster: cluster_id(""),
-                voters: 0,
-                node: node_id(name),
-                incarnation: Incarnation(incarnation),
-                name,
-                address: "127.0.0.1:1",
-                roles: Roles::NONE,
-                lanes: 1,
-                max_frame: MAX,
-                dialer: true,
-            }),
-        );
-        let mut theirs = Incarnation(0);
-        loop {
-            let bytes = wire.next().expect("an answer");
-            let Ok(Decoded::Frame(frame)) = Frame::decode(&bytes, MAX) else {
-                panic!()
-            };
-            match frame.control().unwrap() {
-                Control::Hello(hello) => theirs = hello.incarnation,
-                Control::Welcome(_) => break,
-                Control::Refused(refusal) => return Err(refusal),
-                other => panic!("{other:?}"),
-            }
-        }
-        wire.say(
-            Term(0),
-            &Control::Welcome(Welcome {
-                version: 1,
-                incarnation: theirs,
-                expected: &0_u64.to_le_bytes(),
-            }),
-        );
-        Ok(wire)
-    }
-
-    fn next(&mut self) -> Option<Vec<u8>> {
-        loop {
-            if let Ok(Decoded::Frame(frame)) = Frame::decode(&self.buffer, MAX) {
-                let len = frame.encoded_len();
-                return Some(self.buffer.drain(..len).collect());
-            }
-            let mut chunk = [0; 65536];
-            match self.stream.read(&mut chunk) {
-                Ok(0) | Err(_) => return None,
-                Ok(n) => self.buffer.extend_from_slice(&chunk[..n]),
-            }
-        }
-    }
-
-    fn raw(&mut self, bytes: &[u8]) -> bool {
-        self.stream.write_all(bytes).is_ok()
-    }
-
-    fn say(&mut self, term: Term, control: &Control<'_>) -> bool {
-        let mut out = BytesMut::new();
-        control
-            .encode_into(entity_type_id("scribe"), term, 1, &mut out)
-            .unwrap();
-        self.raw(&out)
-    }
-
-    fn data(&mut self, ty: EntityTypeId, epoch: Epoch, data: &Data<'_>) -> bool {
-        let mut out = vec![0; data.body_len() + 20];
-        let head = DataHead {
-            version: 1,
-            entity_type: ty,
-            epoch,
-            seq: self.seq,
-        };
-        self.seq += 1;
-        let len = data.encode(&head, MAX, &mut out).unwrap();
-        self.raw(&out[..len])
-    }
-
-    /// Reads what comes, in the background, so that nothing waits for this side.
-    fn drain(&self) {
-        let mut stream = self.stream.try_clone().unwrap();
-        std::thread::spawn(move || {
-            let mut chunk = vec![0; 65536];
-            while !matches!(stream.read(&mut chunk), Ok(0) | Err(_)) {}
-        });
-    }
-
-    fn closed(&mut self) -> bool {
-        let start = Instant::now();
-        while start.elapsed() < Duration::from_secs(4) {
-            if self.next().is_none() {
-                return true;
-            }
-        }
-        false
-    }
-}
 
 fn resident() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
@@ -431,9 +306,10 @@ fn data_flood(wire: &mut Wire, epochs: &[Epoch]) {
 }
 
 /// Every kind of control under every term, every kind of data under every epoch: the cluster goes on as it was.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn a_member_says_everything_it_must_not() {
     within(120, "hostile", async {
+        let (log, _guard) = log();
         let (_world, a, b) = two().await;
         let before = a.scribes.shard_map();
         let term = before.home(ShardId(0)).unwrap().epoch.term();
@@ -491,15 +367,25 @@ async fn a_member_says_everything_it_must_not() {
                 "{stats:?}"
             );
         }
+        // One warning for each thing, naming who did it, however often it was done.
+        let peer = format!("peer={}", node_id("x").0);
+        let by = [&peer[..], "WARN", "127.0.0.1:1"];
+        for what in ["a node that does not lead", "what a node may not send"] {
+            let lines = log.lines_with(&[&by[..], &[what]].concat());
+            assert!((2..40).contains(&lines), "{what}: {lines}");
+        }
+        let lines = log.lines_with(&[&peer, "WARN"]);
+        assert!(lines < 100, "{lines}");
         a.node.leave().await.unwrap();
     })
     .await;
 }
 
 /// Gaps, acknowledgements of what was not sent, lanes that are not there, garbage, false names.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn links_that_break_the_rules_are_closed() {
     within(120, "rules", async {
+        let (log, _guard) = log();
         let (_world, a, b) = two().await;
         let target = a.node.address().to_owned();
         tokio::task::spawn_blocking(move || {
@@ -580,6 +466,31 @@ async fn links_that_break_the_rules_are_closed() {
         .await
         .unwrap();
         works(&a, &b).await;
+        let x = node_id("x").0.to_string();
+        for (reason, times) in [
+            ("a data frame is missing: 7 came, 0 is next", 1),
+            ("acknowledged that was never sent", 1),
+            ("unknown lane", 1),
+            ("malformed frame", 2),
+            ("not a handshake", 1),
+            ("refused by the other side: no room", 1),
+            ("that life of the node has ended", 1),
+        ] {
+            let lines = log.lines_with(&["WARN", "peer=\"127.0.0.1:", &x, reason]);
+            assert_eq!(lines, times, "{reason}");
+        }
+        let stats = a.node.stats().core;
+        assert_eq!(
+            (stats.links_refused, stats.link_faults),
+            (3, 7),
+            "{stats:?}"
+        );
+        // Again and again: not a line each.
+        let target = a.node.address().to_owned();
+        let knock = move || (0..40).for_each(|_| drop(Wire::open(&target, "x", 4)));
+        tokio::task::spawn_blocking(knock).await.unwrap();
+        let lines = log.lines_with(&["WARN", &x, "that life of the node has ended"]);
+        assert_eq!(lines, 6, "1, 2, 4, … 32");
     })
     .await;
 }

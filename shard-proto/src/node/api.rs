@@ -6,6 +6,7 @@ use core::fmt;
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::EntityKey;
+use super::link::LinkFault;
 use super::weight::Weight;
 use crate::membership::{Member, RemovalCause};
 use crate::region::{Origin, RejectReason};
@@ -311,13 +312,6 @@ pub enum Warning {
         /// Which node.
         node: NodeId,
     },
-    /// A link was refused.
-    LinkRefused {
-        /// By or to whom, if known.
-        peer: Option<NodeId>,
-        /// Why, for logs.
-        reason: &'static str,
-    },
     /// A life of a node ended with messages that it never acknowledged: perhaps delivered.
     Unacknowledged {
         /// Which node.
@@ -552,15 +546,35 @@ impl core::error::Error for LinksFull {}
 
 /// Why a link must be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct LinkError {
-    /// For logs.
-    pub reason: &'static str,
+    pub(super) node: Option<NodeId>,
+    pub(super) fault: LinkFault,
+}
+
+impl LinkError {
+    /// With whom the link was: whom the transport proved it to be, or who it said it was.
+    #[must_use]
+    pub const fn node(&self) -> Option<NodeId> {
+        self.node
+    }
+
+    /// In a few words that do not vary; the `Display` of the error has the details.
+    #[must_use]
+    pub const fn reason(&self) -> &'static str {
+        self.fault.as_str()
+    }
+
+    /// Whether a person should read of it: a node broke the protocol, or refuses or is refused a link. A connection
+    /// that another one replaces, or that leads back to this node, is none of that.
+    #[must_use]
+    pub const fn is_news(&self) -> bool {
+        self.fault.is_news()
+    }
 }
 
 impl fmt::Display for LinkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.reason)
+        self.fault.fmt(f)
     }
 }
 

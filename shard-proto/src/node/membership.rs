@@ -4,7 +4,7 @@ use alloc::string::String;
 use core::time::Duration;
 
 use super::gossip::{Gossip, GossipEvent};
-use super::link::{LinkEvent, PeerIdentity, PeerSlot, Unacked, refusal_str};
+use super::link::{LinkEvent, PeerIdentity, PeerSlot, Unacked};
 use super::members::Entry;
 use super::receive::from_wire;
 use super::send::{Put, peer_index};
@@ -16,7 +16,6 @@ use crate::wire::{Control, Data, Kind, ReturnReason};
 use crate::{Incarnation, Instant, NodeId};
 
 /// Subjects of warnings, beside the kinds of frames.
-const REFUSED: u32 = 0x100;
 const NODES_FULL: u32 = 0x101;
 
 /// How long a node that was linked, and that nobody says to be a member, is waited for.
@@ -320,17 +319,7 @@ impl<B: Body> Node<B> {
             && self.is_overruled(node)
         {
             self.be_removed();
-            return;
         }
-        // A node does not dial its own address: another one has its name, or it has another address.
-        if refusal == Refusal::Duplicate || (refusal == Refusal::Myself && !by_peer) {
-            return;
-        }
-        let warning = || Warning::LinkRefused {
-            peer: node,
-            reason: refusal_str(&refusal),
-        };
-        self.warn(node.unwrap_or_default(), REFUSED, warning);
     }
 
     /// A node says that this life is over. Two halves of a cluster that lost each other say it of one another; then

@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 
-use super::link::{Incoming, PeerSlot};
+use super::link::{Incoming, LinkFault, PeerSlot};
 use super::send::peer_index;
 use super::{
     Body, Delivery, EntityKey, LinkError, LinkId, LinksFull, Message, Node, ReplyTo, TypeIndex,
@@ -83,11 +83,7 @@ impl<B: Body> Node<B> {
             self.pump_links();
             let delivery = match incoming {
                 Ok(None) => return Ok(None),
-                Err(fault) => {
-                    return Err(LinkError {
-                        reason: fault.as_str(),
-                    });
-                }
+                Err(fault) => return Err(self.link_error(fault)),
                 Ok(Some(Incoming::Data {
                     peer,
                     node,
@@ -109,6 +105,19 @@ impl<B: Body> Node<B> {
                 return Ok(delivery);
             }
         }
+    }
+
+    #[cold]
+    fn link_error(&mut self, fault: LinkFault) -> LinkError {
+        match fault {
+            fault if !fault.is_news() => {}
+            LinkFault::Refused(_) | LinkFault::RefusedByPeer(_) => {
+                count(&mut self.stats.links_refused);
+            }
+            _ => count(&mut self.stats.link_faults),
+        }
+        let node = self.links.take_blame();
+        LinkError { node, fault }
     }
 
     /// The next bytes to write to a link; `None` when there are no more for now.

@@ -40,4 +40,8 @@ pub struct NodeStats {
     pub late: u64,
     /// Frames of unknown kinds, malformed ones, and those that their sender may not send.
     pub unexpected: u64,
+    /// Links that this node refused, or another one.
+    pub links_refused: u64,
+    /// Links closed because the other side broke the protocol.
+    pub link_faults: u64,
 }

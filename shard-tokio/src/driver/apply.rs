@@ -315,7 +315,7 @@ impl Driver {
                 }
                 Ok(None) => break false,
                 Err(error) => {
-                    tracing::info!(peer = self.links.peer(link), "closing a link: {error}");
+                    self.links.failed(link, error, self.now);
                     self.links.close(link, &mut self.core);
                     return;
                 }

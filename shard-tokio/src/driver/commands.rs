@@ -177,12 +177,14 @@ impl Driver {
         match warning {
             Warning::NotTheLeader { peer, ty, term } => tracing::warn!(
                 peer = peer.0,
+                address = self.core.member_address(*peer),
                 entity_type = self.type_name(*ty),
                 term = term.0,
                 "ignored a directive of a node that does not lead"
             ),
             Warning::Unexpected { peer, ty, what } => tracing::warn!(
                 peer = peer.0,
+                address = self.core.member_address(*peer),
                 entity_type = self.type_name(*ty),
                 "ignored what a node may not send: {what}"
             ),
@@ -203,10 +205,6 @@ impl Driver {
                 node = node.0,
                 "no room for another node: raise the setting `max_nodes`"
             ),
-            Warning::LinkRefused { peer, reason } => {
-                let peer = peer.map(|peer| peer.0);
-                tracing::warn!(peer, "a link was refused: {reason}");
-            }
             Warning::Unacknowledged { node, frames, .. } => tracing::warn!(
                 node = node.0,
                 frames,

@@ -9,8 +9,8 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
-use shard_proto::Instant;
-use shard_proto::node::{LinkId, Node as Core};
+use shard_proto::node::{LinkError, LinkId, Node as Core};
+use shard_proto::{Instant, NodeId};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, JoinSet};
@@ -89,6 +89,7 @@ pub(super) struct Links {
     held_up: Vec<HeldUp>,
     /// Closed, and writing what was left to write.
     closing: JoinSet<()>,
+    faults: Faults,
 }
 
 struct HeldUp {
@@ -96,6 +97,35 @@ struct HeldUp {
     crowded: Crowded,
     until: Instant,
     over: bool,
+}
+
+/// How often links failed, per host, node and reason.
+#[derive(Default)]
+struct Faults {
+    counts: HashMap<(String, Option<NodeId>, &'static str), u64>,
+    until: Instant,
+}
+
+impl Faults {
+    /// Counts anew after it.
+    const PERIOD: Duration = Duration::from_secs(3600);
+    /// Different ones in a period; others share a count. Whoever connects chooses the names.
+    const LIMIT: usize = 256;
+
+    fn count(&mut self, peer: &str, error: LinkError, now: Instant) -> u64 {
+        if now >= self.until {
+            self.counts.clear();
+            self.until = now.after(Self::PERIOD);
+        }
+        // The port is another one each time.
+        let host = peer.rsplit_once(':').map_or(peer, |(host, _)| host);
+        let key = (host.to_owned(), error.node(), error.reason());
+        let is_full = self.counts.len() >= Self::LIMIT && !self.counts.contains_key(&key);
+        let key = if is_full { Default::default() } else { key };
+        let count = self.counts.entry(key).or_default();
+        *count += 1;
+        *count
+    }
 }
 
 impl Links {
@@ -109,6 +139,7 @@ impl Links {
             unblocked: Vec::new(),
             held_up: Vec::new(),
             closing: JoinSet::new(),
+            faults: Faults::default(),
         }
     }
 
@@ -221,6 +252,20 @@ impl Links {
             let _ = tokio::time::timeout(CLOSING, conn.out.finish()).await;
             drop(conn);
         });
+    }
+
+    /// A link is to be closed for what came from there.
+    pub(super) fn failed(&mut self, link: LinkId, error: LinkError, now: Instant) {
+        let peer = self.peer(link).to_owned();
+        let node = error.node().map(|node| node.0);
+        let so_far = error
+            .is_news()
+            .then(|| self.faults.count(&peer, error, now));
+        if so_far.is_some_and(u64::is_power_of_two) {
+            tracing::warn!(peer, node, so_far, "closing a link: {error}");
+        } else {
+            tracing::debug!(peer, node, "closing a link: {error}");
+        }
     }
 
     pub(super) fn peer(&self, link: LinkId) -> &str {

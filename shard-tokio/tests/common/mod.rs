@@ -7,6 +7,9 @@
     clippy::std_instead_of_core
 )]
 
+pub mod log;
+pub mod wire;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -249,6 +249,17 @@ pub(crate) enum LinkFault {
 }
 
 impl LinkFault {
+    /// Whether a person should hear of it: not that another connection takes this one's place. A node does not dial its
+    /// own address: if it is told that it did, another one has its name, or it has another address.
+    pub(crate) const fn is_news(&self) -> bool {
+        !matches!(
+            self,
+            Self::Unknown
+                | Self::Refused(Refusal::Duplicate | Refusal::Myself)
+                | Self::RefusedByPeer(Refusal::Duplicate)
+        )
+    }
+
     /// For logs.
     pub(crate) const fn as_str(&self) -> &'static str {
         match self {

@@ -107,6 +107,7 @@ impl Links {
 
     /// Says `Refused`; the caller closes the connection.
     fn refuse(&mut self, link: LinkId, node: Option<NodeId>, refusal: Refusal) -> LinkFault {
+        self.blame = node;
         self.write(link, &Control::Refused(refusal));
         self.stats.refused = self.stats.refused.saturating_add(1);
         if refusal != Refusal::Myself {

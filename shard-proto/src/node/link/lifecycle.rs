@@ -205,6 +205,8 @@ impl Links {
             LinkFault::RefusedByPeer(refusal) => CloseReason::RefusedByPeer(refusal),
             fault => CloseReason::Error(fault),
         };
+        let node = self.connections.get(link).and_then(|it| it.node());
+        self.blame = node.or(self.blame);
         self.shut(link, reason);
         self.settle();
     }

@@ -41,7 +41,6 @@ use connection::{Connection, Connections, Phase};
 use dial::Dialer;
 pub(crate) use event::{
     CloseReason, DataError, Incoming, LinkEvent, LinkFault, LinkStats, PeerIdentity, PeerSlot,
-    refusal_str,
 };
 pub(crate) use lane::{FrameSlot, Unacked, UnackedFrame};
 use peer::Peers;
@@ -74,6 +73,8 @@ pub(crate) struct Links {
     /// Peers whose congestion may have changed.
     congestion: VecDeque<PeerSlot>,
     events: VecDeque<LinkEvent>,
+    /// With whom the link was that failed last.
+    blame: Option<NodeId>,
     leaving: bool,
     left: bool,
     stats: LinkStats,
@@ -102,6 +103,7 @@ impl Links {
             dirty: VecDeque::new(),
             congestion: VecDeque::new(),
             events: VecDeque::new(),
+            blame: None,
             leaving: false,
             left: false,
             stats: LinkStats::default(),
@@ -341,6 +343,11 @@ impl Links {
             }
             self.close(link, CloseReason::Left);
         }
+    }
+
+    /// With whom the link was of which `read` just said that it failed, if that came to light.
+    pub(crate) const fn take_blame(&mut self) -> Option<NodeId> {
+        self.blame.take()
     }
 
     /// Expires what is due.
