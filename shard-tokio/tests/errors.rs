@@ -267,6 +267,31 @@ async fn a_mailbox_is_bounded_in_bytes_too() {
     .await;
 }
 
+/// A newer life of a node takes over, and the older one says why it stops.
+#[tokio::test]
+async fn a_node_that_was_replaced_says_so() {
+    within(30, "replaced", async {
+        let (log, _guard) = log();
+        let seeds = [free_address()];
+        let _a = builder("a", &seeds[0], &seeds).start().await.unwrap();
+        let old = builder("twin", &free_address(), &seeds)
+            .start()
+            .await
+            .unwrap();
+        log.line(&["INFO", "member", &old.id().0.to_string(), "state=Up"])
+            .await;
+        let new = builder("twin", &free_address(), &seeds)
+            .start()
+            .await
+            .unwrap();
+        old.stopped().await;
+        log.line(&["ERROR", "twin", "a newer incarnation"]).await;
+        assert_eq!(log.lines_with(&["ERROR", "declared this node down"]), 0);
+        assert_eq!(new.members().len(), 2);
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn dropping_every_handle_stops_the_node() {
     within(30, "drop", async {

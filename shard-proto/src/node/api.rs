@@ -460,9 +460,13 @@ pub enum NodeCommand<B> {
     Leader(Option<Leader>),
     /// [`Node::leave`](super::Node::leave) is done: flush the links and stop.
     Left,
-    /// The others declared this life of the node dead: everything is stopped. Start again with a new incarnation. Comes
-    /// in place of `Left` if it happens while the node leaves.
-    Removed,
+    /// This life of the node is over, and everything is stopped. Comes in place of `Left` if it happens while the node
+    /// leaves.
+    Removed {
+        /// [`RemovalCause::Down`]: the others declared it dead; start again with a new incarnation.
+        /// [`RemovalCause::Replaced`]: a newer incarnation of the node has started.
+        cause: RemovalCause,
+    },
     /// Log it.
     Warn(Warning),
 }

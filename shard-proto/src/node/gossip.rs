@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::link::PeerIdentity;
 use super::swim::{Swim, SwimEvent, SwimIdentity};
 use super::{ConfigError, MembershipMode, NodeConfig};
-use crate::membership::MemberChange;
+use crate::membership::{MemberChange, RemovalCause};
 use crate::{Incarnation, Instant, NodeId, earliest};
 
 /// What the membership protocol wants of its node.
@@ -22,7 +22,7 @@ pub(super) enum GossipEvent {
     /// The view changed.
     Change(MemberChange, Option<String>),
     /// This life of this node is over.
-    Over,
+    Over(RemovalCause),
 }
 
 /// The membership protocol of a node.
@@ -138,7 +138,7 @@ impl Gossip {
                 }
                 GossipEvent::Change(change, identity.map(|id| String::from(id.address())))
             }
-            SwimEvent::Defunct => GossipEvent::Over,
+            SwimEvent::Defunct(cause) => GossipEvent::Over(cause),
         };
         Some(event)
     }

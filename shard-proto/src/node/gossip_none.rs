@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::link::PeerIdentity;
 use super::{ConfigError, NodeConfig};
-use crate::membership::MemberChange;
+use crate::membership::{MemberChange, RemovalCause};
 use crate::{Incarnation, Instant, NodeId};
 
 #[expect(dead_code, reason = "never made")]
@@ -17,7 +17,7 @@ pub(super) enum GossipEvent {
         packet: Bytes,
     },
     Change(MemberChange, Option<String>),
-    Over,
+    Over(RemovalCause),
 }
 
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::{AskFailure, Body, Node, NodeCommand};
 use crate::Instant;
-use crate::membership::MemberState;
+use crate::membership::{MemberState, RemovalCause};
 
 /// After the last shard is gone: how long the node waits for what others may still send it, that it has to send back.
 const LINGER: Duration = Duration::from_millis(200);
@@ -19,7 +19,7 @@ pub(super) enum Phase {
     Leaving(Leaving),
     Left,
     /// The others say that this life is over; entities are still stopping.
-    Removing,
+    Removing(RemovalCause),
     Removed,
 }
 
@@ -106,9 +106,9 @@ impl<B: Body> Node<B> {
                 }
                 step
             }
-            Phase::Removing if self.hosts_nothing() => {
+            Phase::Removing(cause) if self.hosts_nothing() => {
                 self.phase = Phase::Removed;
-                self.out.push_back(NodeCommand::Removed);
+                self.out.push_back(NodeCommand::Removed { cause });
                 true
             }
             _ => false,

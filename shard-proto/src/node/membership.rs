@@ -36,17 +36,20 @@ impl<B: Body> Node<B> {
         match change {
             MemberChange::Member(member) if member.node == self.me.node => {
                 if member.incarnation > self.me.incarnation {
-                    self.be_removed();
+                    self.be_removed(RemovalCause::Replaced);
                 } else if member.incarnation == self.me.incarnation {
                     self.set_state(member.node, member.state);
                 }
             }
             MemberChange::Member(member) => self.set_member(member, address),
             MemberChange::Removed {
-                node, incarnation, ..
+                node,
+                incarnation,
+                cause,
             } if node == self.me.node => {
                 if incarnation >= self.me.incarnation {
-                    self.be_removed();
+                    let newer = incarnation > self.me.incarnation;
+                    self.be_removed(if newer { RemovalCause::Replaced } else { cause });
                 }
             }
             MemberChange::Removed {
@@ -297,7 +300,7 @@ impl<B: Body> Node<B> {
                 GossipEvent::Change(change, address) => {
                     self.handle_change(change, address.as_deref());
                 }
-                GossipEvent::Over => self.be_removed(),
+                GossipEvent::Over(cause) => self.be_removed(cause),
             }
         }
     }
@@ -318,7 +321,12 @@ impl<B: Body> Node<B> {
             && newest >= self.me.incarnation
             && self.is_overruled(node)
         {
-            self.be_removed();
+            let newer = newest > self.me.incarnation;
+            self.be_removed(if newer {
+                RemovalCause::Replaced
+            } else {
+                RemovalCause::Down
+            });
         }
     }
 
@@ -335,12 +343,12 @@ impl<B: Body> Node<B> {
     }
 
     /// This life of this node is over: everything stops.
-    pub(super) fn be_removed(&mut self) {
+    pub(super) fn be_removed(&mut self, cause: RemovalCause) {
         if !self.phase.is_member() {
             return;
         }
         let (now, me) = (self.now, self.me);
-        self.phase = Phase::Removing;
+        self.phase = Phase::Removing(cause);
         self.gossip = None;
         self.stop_types(now);
         self.tell(MemberChange::Removed {

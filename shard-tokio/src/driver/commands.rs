@@ -139,11 +139,19 @@ impl Driver {
                 self.left = true;
                 self.phase = Phase::Ended;
             }
-            NodeCommand::Removed => {
-                tracing::error!(
-                    node = self.shared.name,
-                    "the others declared this node down: it stops; start it again"
-                );
+            NodeCommand::Removed { cause } => {
+                let node = &self.shared.name;
+                if cause == RemovalCause::Replaced {
+                    tracing::error!(
+                        node,
+                        "a newer incarnation of this node has started: this one stops"
+                    );
+                } else {
+                    tracing::error!(
+                        node,
+                        "the others declared this node down: it stops; start it again"
+                    );
+                }
                 self.phase = Phase::Ended;
             }
             NodeCommand::Warn(warning) => self.warn(&warning),

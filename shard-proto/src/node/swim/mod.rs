@@ -78,8 +78,8 @@ pub enum SwimEvent {
         identity: Option<SwimIdentity>,
     },
     /// This life was declared down, or replaced: it is over, and has to come back with a new incarnation. Nothing
-    /// follows.
-    Defunct,
+    /// follows. With [`RemovalCause::Down`] or [`RemovalCause::Replaced`].
+    Defunct(RemovalCause),
 }
 
 /// Why a packet was not taken. The state is unchanged.
@@ -193,7 +193,7 @@ pub struct Swim {
 enum Over {
     No,
     /// Declared down; the owner is to be told.
-    Defunct,
+    Defunct(RemovalCause),
     /// It left, or the owner was told.
     Silent,
 }
@@ -300,7 +300,7 @@ impl Swim {
         }
         let newer = |id: &SwimIdentity| id.node == me.node && id.incarnation > me.incarnation;
         if ids().any(newer) {
-            self.over = Over::Defunct;
+            self.over = Over::Defunct(RemovalCause::Replaced);
             return Ok(());
         }
         // A removed life is told so, and heard only if it says the same of this one and this one is the younger.
@@ -377,7 +377,7 @@ impl Swim {
     pub fn poll_timeout(&self) -> Option<Instant> {
         match self.over {
             Over::No => self.timers.keys().next().map(|(at, _)| *at),
-            Over::Defunct | Over::Silent => None,
+            Over::Defunct(_) | Over::Silent => None,
         }
     }
 
@@ -393,10 +393,10 @@ impl Swim {
         }
         match self.over {
             Over::No => {}
-            Over::Defunct => {
+            Over::Defunct(cause) => {
                 self.over = Over::Silent;
                 self.timers.clear();
-                return Some(SwimEvent::Defunct);
+                return Some(SwimEvent::Defunct(cause));
             }
             Over::Silent => return None,
         }
@@ -434,7 +434,7 @@ impl Swim {
                 .insert((self.now.after(after), self.timer_seq), timer);
         }
         if self.effects.defunct && self.over == Over::No {
-            self.over = Over::Defunct;
+            self.over = Over::Defunct(RemovalCause::Down);
         }
         self.dirty = true;
     }

@@ -9,7 +9,7 @@ use foca::{Codec, Header, Member, Message, State};
 use proptest::prelude::*;
 
 use super::world::{World, identity, ms, node};
-use crate::membership::{MemberChange, Roles};
+use crate::membership::{MemberChange, RemovalCause, Roles};
 use crate::node::swim::codec::{SwimCodec, take_packet};
 use crate::node::swim::{Swim, SwimConfig, SwimError, SwimEvent, SwimIdentity};
 use crate::{Incarnation, Instant};
@@ -238,7 +238,10 @@ fn a_newer_life_of_this_node_ends_this_one() {
     let mut swim = swim(SwimConfig::new());
     let newer = Member::new(identity(0, 2_000), 0, State::Alive);
     hear(&mut swim, &packet(Message::Gossip, &[newer])).unwrap();
-    assert_eq!(swim.poll_event(), Some(SwimEvent::Defunct));
+    assert_eq!(
+        swim.poll_event(),
+        Some(SwimEvent::Defunct(RemovalCause::Replaced))
+    );
     assert_eq!(swim.poll_event(), None);
     assert_eq!(swim.poll_timeout(), None);
     hear(&mut swim, &packet(Message::Ping(1), &[])).unwrap();
@@ -385,7 +388,7 @@ proptest! {
                         prop_assert!(take_packet(&packet).is_ok());
                         let _: Bytes = packet;
                     }
-                    SwimEvent::Defunct => {}
+                    SwimEvent::Defunct(_) => {}
                 }
             }
         }

@@ -145,7 +145,7 @@ impl World {
                     }
                 }
                 SwimEvent::Change { change, identity } => self.note(i, change, identity),
-                SwimEvent::Defunct => {
+                SwimEvent::Defunct(_) => {
                     assert!(!self.hosts[i].defunct);
                     self.hosts[i].defunct = true;
                 }

@@ -296,7 +296,7 @@ impl Cluster {
             }
             NodeCommand::Leader(leader) => self.hosts[host].app.leader = leader,
             NodeCommand::Left => self.hosts[host].app.left = Some(self.now),
-            NodeCommand::Removed => self.hosts[host].app.removed = true,
+            NodeCommand::Removed { .. } => self.hosts[host].app.removed = true,
             NodeCommand::Warn(warning) => self.hosts[host].app.warnings.push(warning),
         }
     }
