@@ -181,6 +181,11 @@ pub struct Send {
     pub message: String,
 }
 
+/// Shows the protocol core at work: two regions and a coordinator without any I/O, what goes in and what comes out.
+#[derive(Clone, Debug, Parser)]
+#[command(version)]
+pub struct InMemory {}
+
 /// Measures what this machine can do and what the sharded entities make of it, in one run.
 ///
 /// The floor of a row is the same work without the layer: a bare channel on the same node, a bare socket to another

@@ -12,6 +12,7 @@ use std::{
 };
 
 const CLUSTER: &str = env!("CARGO_BIN_EXE_cluster");
+const IN_MEMORY: &str = env!("CARGO_BIN_EXE_in_memory");
 const NODE: &str = env!("CARGO_BIN_EXE_node");
 const SEND: &str = env!("CARGO_BIN_EXE_send");
 
@@ -60,6 +61,22 @@ fn nobody_reads_the_report() {
 }
 
 #[test]
+fn nobody_reads_what_the_core_does() {
+    for arguments in [&[][..], &["--help"]] {
+        let mut program = Command::new(IN_MEMORY);
+        program.args(arguments);
+        program.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut running = Running::start(&mut program);
+        drop(running.0.stdout.take());
+        let status = running.ended();
+        let mut stderr = String::new();
+        let mut pipe = running.0.stderr.take().unwrap();
+        pipe.read_to_string(&mut stderr).unwrap();
+        assert!(status.success() && stderr.is_empty(), "{status}, {stderr}");
+    }
+}
+
+#[test]
 fn mistakes_of_every_program_are_one_line_and_exit_code_2() {
     let long_key = std::env::temp_dir().join(format!("{}-long-key.csv", std::process::id()));
     let key = "k".repeat(65_500);
@@ -68,7 +85,7 @@ fn mistakes_of_every_program_are_one_line_and_exit_code_2() {
     let bytes = OsStr::from_bytes(b"\xff");
     let text = OsStr::new;
     let anywhere = [text("--listen"), text("127.0.0.1:0")];
-    let rows: [(&str, Vec<&OsStr>); 8] = [
+    let rows: [(&str, Vec<&OsStr>); 10] = [
         (CLUSTER, vec![bytes]),
         (CLUSTER, vec![text("--input"), long_key.as_os_str()]),
         (NODE, [&[text("--name"), text("")], &anywhere[..]].concat()),
@@ -83,6 +100,8 @@ fn mistakes_of_every_program_are_one_line_and_exit_code_2() {
         ),
         (SEND, vec![bytes]),
         (env!("CARGO_BIN_EXE_bench"), vec![bytes]),
+        (IN_MEMORY, vec![text("--nonsense")]),
+        (IN_MEMORY, vec![text("surplus")]),
     ];
     for (program, arguments) in rows {
         let output = Command::new(program).args(&arguments).output().unwrap();

@@ -4,8 +4,12 @@
 //! leaves and the shard moves, with messages on their way. The network is a queue, time is a number.
 
 use core::time::Duration;
-use std::collections::VecDeque;
+use std::{collections::VecDeque, process::ExitCode};
 
+use examples::{
+    cli,
+    failure::{Failure, say},
+};
 use shard_proto::{
     Epoch, Incarnation, Instant, Leader, NodeId, Session, ShardId, Term, Token,
     allocation::LeastShards,
@@ -15,6 +19,15 @@ use shard_proto::{
     table::{CoordinatorHeap, HeapStorage},
     wire::{Control, Frame, MAX_CONTROL_FRAME, ReturnReason},
 };
+
+/// Prints a line. That nobody reads it is no reason to panic.
+macro_rules! line {
+    ($($text:tt)*) => {
+        if let Err(failure) = say(format_args!("{}\n", format_args!($($text)*))) {
+            give_up(&failure);
+        }
+    };
+}
 
 const SHARDS: u32 = 4;
 const FIRST: NodeId = NodeId(1);
@@ -44,7 +57,17 @@ struct World {
     delivered: Vec<String>,
 }
 
-fn main() {
+fn main() -> ExitCode {
+    match cli::parse::<cli::InMemory>() {
+        Ok(cli::InMemory {}) => {
+            show();
+            ExitCode::SUCCESS
+        }
+        Err(code) => code,
+    }
+}
+
+fn show() {
     let mut world = World::new();
 
     title("Both nodes are members, node 1 leads, and their regions register");
@@ -53,7 +76,7 @@ fn main() {
     }
     world.coordinator.begin(world.now, REIGN.term);
     for (node, region) in &mut world.regions {
-        println!(
+        line!(
             "  region {node}       ◄─ leader {}, lease without end",
             FIRST
         );
@@ -62,7 +85,7 @@ fn main() {
     }
     world.settle();
     // With leases this is when every former owner has either registered or lapsed.
-    println!("  coordinator    ◄─ the barrier is over");
+    line!("  coordinator    ◄─ the barrier is over");
     world.coordinator.open_barrier(world.now);
     world.settle();
 
@@ -88,15 +111,20 @@ fn main() {
     world.route(FIRST, "six");
     world.settle();
 
-    println!("\nhandled: {}", world.delivered.join(", "));
+    line!("\nhandled: {}", world.delivered.join(", "));
     assert_eq!(
         world.delivered,
         ["one", "two", "three", "four", "five", "six"]
     );
 }
 
+fn give_up(failure: &Failure) -> ! {
+    eprintln!("error: {failure}");
+    std::process::exit(failure.code().into())
+}
+
 fn title(text: &str) {
-    println!("\n{text}");
+    line!("\n{text}");
 }
 
 impl World {
@@ -130,7 +158,7 @@ impl World {
 
     /// Everybody hears of a change of a member.
     fn member(&mut self, node: NodeId, state: MemberState) {
-        println!("  all            ◄─ node {node} is {state:?}");
+        line!("  all            ◄─ node {node} is {state:?}");
         let change = MemberChange::Member(Member {
             node,
             incarnation: Incarnation(node.0),
@@ -152,7 +180,7 @@ impl World {
         let shard = ShardId(3);
         let route = self.region(node).route(now, shard, message.to_owned());
         let route = route.expect("there is room for 16");
-        println!(
+        line!(
             "  region {node}       ◄─ route {message:?} to shard {shard} = {}",
             name(&route)
         );
@@ -175,7 +203,7 @@ impl World {
     }
 
     fn deliver(&mut self, node: NodeId, message: String) {
-        println!("  region {node}          {message:?} is handled here");
+        line!("  region {node}          {message:?} is handled here");
         self.delivered.push(message);
     }
 
@@ -204,7 +232,7 @@ impl World {
         let Some(command) = self.coordinator.poll_command() else {
             return false;
         };
-        println!("  coordinator    ─► {command:?}");
+        line!("  coordinator    ─► {command:?}");
         if let CoordinatorCommand::Send { to, control } = command {
             let packet = Packet::ToRegion(encode(&control));
             self.send(FIRST, to, packet);
@@ -217,7 +245,7 @@ impl World {
         let Some(command) = self.region(node).poll_command() else {
             return false;
         };
-        println!("  region {node}       ─► {command:?}");
+        line!("  region {node}       ─► {command:?}");
         let (to, packet) = match command {
             Command::Send { to, control } => (to, Packet::ToCoordinator(encode(&control))),
             Command::Forward {
@@ -292,7 +320,7 @@ impl World {
                 report("region", taken);
             }
             Packet::Envelope(shard, epoch, message) => {
-                println!(
+                line!(
                     "  region {to}       ◄─ envelope {message:?} from node {from}, epoch {epoch}"
                 );
                 match self
@@ -305,12 +333,12 @@ impl World {
                     }
                     Arrival::Queued => {}
                     Arrival::Refused(message) => {
-                        println!("  region {to}       refuses {message:?}")
+                        line!("  region {to}       refuses {message:?}")
                     }
                 }
             }
             Packet::Return(shard, epoch, reason, message) => {
-                println!("  region {to}       ◄─ {message:?} comes back from node {from}");
+                line!("  region {to}       ◄─ {message:?} comes back from node {from}");
                 let taken = self
                     .region(to)
                     .handle_return(now, from, shard, epoch, reason, message);
@@ -341,7 +369,7 @@ fn decode(bytes: &[u8]) -> Frame<'_> {
 
 fn report<E: core::fmt::Display>(who: &str, taken: Result<(), E>) {
     if let Err(error) = taken {
-        println!("  {who}: {error}");
+        line!("  {who}: {error}");
     }
 }
 
