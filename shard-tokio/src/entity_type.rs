@@ -143,6 +143,7 @@ impl<E: Entity> EntityTypeBuilder<E> {
             limits: Limits {
                 mailbox: 1024,
                 buffer_per_shard: 10_000,
+                max_entities: 1_000_000,
                 ask_timeout: Duration::from_secs(5),
             },
             entity: PhantomData,
@@ -221,6 +222,16 @@ impl<E: Entity> EntityTypeBuilder<E> {
     #[must_use]
     pub fn buffer_bytes(self, bytes: usize) -> Self {
         self.with(|config| config.with_buffer_bytes(bytes))
+    }
+
+    /// Entities of the type that run on this node at once, an entity being there from its first message on. A message
+    /// to one more is refused: a caller on this node is told so by [`Reason::TooManyEntities`](crate::Reason) or
+    /// [`AskError::BufferFull`](crate::AskError::BufferFull), one on another node as if the mailbox were full. Default:
+    /// 1 000 000.
+    #[must_use]
+    pub const fn max_entities(mut self, entities: usize) -> Self {
+        self.limits.max_entities = entities;
+        self
     }
 
     /// How long [`EntityRef::ask`] waits. Default: 5 s.

@@ -98,12 +98,21 @@ struct Running<E: Entity> {
 pub(crate) struct TypeHost<E: Entity> {
     shared: Arc<TypeShared<E>>,
     shards: Box<[Option<Hosted<E>>]>,
+    /// Entities that run here, those that are stopping included.
+    running: usize,
+    /// Messages refused because there were too many of them.
+    too_many: u64,
 }
 
 impl<E: Entity> TypeHost<E> {
     pub(crate) fn new(shared: Arc<TypeShared<E>>) -> Self {
         let shards = (0..shared.shards).map(|_| None).collect();
-        Self { shared, shards }
+        Self {
+            shared,
+            shards,
+            running: 0,
+            too_many: 0,
+        }
     }
 
     fn hosted(&mut self, shard: ShardId, epoch: Epoch) -> Option<&mut Hosted<E>> {
@@ -276,12 +285,25 @@ impl<E: Entity> Host for TypeHost<E> {
         };
         let running = match hosted.entities.get_mut(&message.id) {
             Some(running) => running,
+            None if self.running >= self.shared.limits.max_entities => {
+                self.too_many += 1;
+                if self.too_many.is_power_of_two() {
+                    tracing::warn!(
+                        entity_type = E::TYPE,
+                        running = self.running,
+                        refused = self.too_many,
+                        "no room for another entity: raise the setting `max_entities`"
+                    );
+                }
+                return Self::refuse(Reason::TooManyEntities, from, message);
+            }
             None => {
                 let opening = hosted.opening;
                 let launched = launch(&self.shared, shard, epoch, opening, &message.id);
                 let Some((key, running)) = launched else {
                     return Self::refuse(Reason::BadId, from, message);
                 };
+                self.running += 1;
                 hosted.entities.entry(key).or_insert(running)
             }
         };
@@ -356,7 +378,9 @@ impl<E: Entity> Host for TypeHost<E> {
         let hosted = slot
             .as_mut()
             .filter(|hosted| hosted.opening == note.opening)?;
-        hosted.entities.remove(&note.key);
+        if hosted.entities.remove(&note.key).is_some() {
+            self.running -= 1;
+        }
         if !hosted.stopping {
             self.shared.directory.pin().remove(&note.key);
             return None;
@@ -383,9 +407,11 @@ impl<E: Entity> Host for TypeHost<E> {
         let Some(hosted) = self.hosted(shard, epoch).filter(|hosted| hosted.stopping) else {
             return;
         };
+        let given_up = hosted.entities.len();
         for (key, running) in hosted.entities.drain() {
             give_back(&key, running.mailbox.queue.take_rest(), asks, rest);
         }
+        self.running -= given_up;
         self.shards[shard.0 as usize] = None;
         self.shared.status.set_hosted(shard, None);
     }

@@ -94,7 +94,7 @@
 //! | Order | What one caller sends to one entity is handled in that order, through any number of moves and lost connections. |
 //! | Exactly once, while both nodes live | A broken connection loses and doubles nothing. |
 //! | No silent loss | What is not delivered is handed back, or reported by [`Node::undelivered`] with its reason, and counted. |
-//! | Bounded memory | Mailboxes, buffers and windows have limits; callers wait, or get their message back. |
+//! | Bounded memory | Mailboxes, buffers, windows and the number of entities have limits; callers wait, or get their message back. |
 //!
 //! And what you cannot: messages that a node had accepted die with it; an ask that times out may have been handled;
 //! nothing is stored.

@@ -52,6 +52,9 @@ reasons! {
     BufferFull = "a buffer is full",
     /// The entity's mailbox is full.
     MailboxFull = "the entity's mailbox is full",
+    /// It would have been the first message of one entity too many, see
+    /// [`EntityTypeBuilder::max_entities`](crate::EntityTypeBuilder::max_entities).
+    TooManyEntities = "as many entities run on this node as may",
     /// The region stopped while it kept the message.
     Stopped = "the entity type or the node stopped",
     /// It came back after its path had been given up.

@@ -179,6 +179,8 @@ pub(crate) struct Limits {
     pub(crate) mailbox: usize,
     /// Messages of one shard that has no home.
     pub(crate) buffer_per_shard: u32,
+    /// Entities of the type that run here.
+    pub(crate) max_entities: usize,
     pub(crate) ask_timeout: Duration,
 }
 

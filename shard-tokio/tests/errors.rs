@@ -267,6 +267,39 @@ async fn a_mailbox_is_bounded_in_bytes_too() {
     .await;
 }
 
+/// Nobody, here or on another node, makes a node run more entities than it may.
+#[tokio::test]
+async fn one_entity_too_many_is_refused() {
+    within(30, "entities", async {
+        let (log, _guard) = log();
+        let world = World::new();
+        let seeds = [free_address()];
+        let node = builder("a", &seeds[0], &seeds).start().await.unwrap();
+        let a = scribes(&node, &world, |it| it.max_entities(10)).await;
+        let b = Peer::proxy("b", &free_address(), &seeds, &world).await;
+        for e in 0..10 {
+            let from = if e % 2 == 0 { &a } else { &b.scribes };
+            let answer = from.entity(format!("e{e}")).ask(Say::Add(1)).await;
+            assert_eq!(answer, Ok(Answer::Sum(1)));
+        }
+        for from in [&a, &b.scribes] {
+            let mut undelivered = from.node().undelivered();
+            let more = from.entity("more");
+            assert_eq!(more.ask(Say::Add(1)).await, Err(AskError::BufferFull));
+            more.tell(Say::Add(1)).await.unwrap();
+            let here = from.node().id() == node.id();
+            let reason = undelivered.next().await.unwrap().reason;
+            let expected = [Reason::BufferFull, Reason::TooManyEntities];
+            assert_eq!(reason, expected[usize::from(here)]);
+            assert_eq!(from.entity("e3").ask(Say::Add(0)).await, Ok(Answer::Sum(1)));
+        }
+        assert_eq!((a.running(), node.stats().core.returned), (10, 2));
+        log.line(&["WARN", "`max_entities`", "scribe", "refused=4"])
+            .await;
+    })
+    .await;
+}
+
 /// A newer life of a node takes over, and the older one says why it stops.
 #[tokio::test]
 async fn a_node_that_was_replaced_says_so() {

@@ -120,14 +120,16 @@ impl Driver {
             From::Local(pending) => {
                 if let Some(pending) = pending {
                     pending.resolve(Err(match reason {
-                        Reason::MailboxFull => AskError::BufferFull,
+                        Reason::MailboxFull | Reason::TooManyEntities => AskError::BufferFull,
                         Reason::Stopped => AskError::Stopped,
                         _ => AskError::Refused,
                     }));
                 }
                 self.report(ty, shard, &message.id, reason);
             }
-            From::Remote(origin, _) if reason == Reason::MailboxFull => {
+            From::Remote(origin, _)
+                if matches!(reason, Reason::MailboxFull | Reason::TooManyEntities) =>
+            {
                 let now = self.now;
                 self.core
                     .return_full(now, ty, shard, epoch, origin, message);
