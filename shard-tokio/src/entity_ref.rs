@@ -77,6 +77,10 @@ impl<E: Entity> EntityRef<E> {
     /// or the way is full. A message that is lost afterwards is reported by
     /// [`Node::undelivered`](crate::Node::undelivered).
     ///
+    /// An entity that tells itself something waits for room that only it can make: once its mailbox is full, that never
+    /// ends. The same goes for two entities that tell each other. There use [`EntityRef::try_tell`], or tell from
+    /// another task.
+    ///
     /// # Errors
     /// [`TellError`]; the message was not sent.
     pub async fn tell(&self, message: impl Into<E::Message>) -> Result<(), TellError<E::Message>> {
