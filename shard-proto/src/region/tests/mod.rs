@@ -16,6 +16,7 @@ mod members;
 mod order;
 mod random;
 mod registration;
+mod run;
 mod said;
 mod tables;
 mod world;
