@@ -49,6 +49,7 @@ fn join(coordinator: &mut Coord, node: u64) {
         type_name: "cart",
         shard_count: SHARDS,
         shard_hash: 0,
+        wants_map: false,
         proxy: false,
         last_beat_age: 0,
         storage_id: 0,

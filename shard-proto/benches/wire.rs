@@ -104,6 +104,7 @@ fn decode(c: &mut Criterion) {
         type_name: "cart",
         shard_count: 512,
         shard_hash: 0,
+        wants_map: false,
         proxy: false,
         last_beat_age: 1,
         storage_id: 0,

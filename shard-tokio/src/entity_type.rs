@@ -38,7 +38,8 @@ impl<E: Entity> EntityType<E> {
         EntityRef::new(Arc::clone(&self.shared), id.as_ref())
     }
 
-    /// Waits until this node takes part: the type is registered with the leading node. Messages may be sent before;
+    /// Waits until this node takes part: the type is registered with the leading node, and the map of its shards is
+    /// known here. Messages may be sent before;
     /// they are buffered.
     ///
     /// # Errors

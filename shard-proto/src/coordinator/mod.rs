@@ -51,6 +51,7 @@
 //!     type_name: "cart",
 //!     shard_count: 64,
 //!     shard_hash: 0,
+//!     wants_map: true,
 //!     proxy: false,
 //!     last_beat_age: 0,
 //!     storage_id: 0,

@@ -158,11 +158,9 @@ impl Ledger<'_> {
         let was_proxy = core::mem::replace(&mut node.proxy, part.proxy);
         if first {
             node.say_registered = Some(part.last_beat_age);
-            node.map_next = 0;
             node.hold = false;
             node.storage_id = part.storage_id;
             let vacate = !node.stale.is_empty();
-            self.book.mapping.push_back(self.nodes, u32::from(from));
             if vacate {
                 self.book.vacating.push_back(self.nodes, u32::from(from));
             }
@@ -179,6 +177,14 @@ impl Ledger<'_> {
             self.candidates_changed();
         }
         self.say_node(from);
+        let begins =
+            (first || part.wants_map) && self.book.mapping.push_back(self.nodes, u32::from(from));
+        // One that is on its way to an older session starts over.
+        if (begins || first)
+            && let Some(node) = self.node_mut(from)
+        {
+            node.map_next = 0;
+        }
     }
 
     /// A region says that it hosts a shard. Idempotent.

@@ -192,7 +192,7 @@ pub enum Command<'a, P> {
         /// Where it lives now.
         home: Option<crate::Home>,
     },
-    /// The region is registered with this coordinator.
+    /// The region is registered with this coordinator, and has its whole map.
     Registered {
         /// For which reign.
         term: crate::Term,

@@ -127,7 +127,11 @@ impl Machine {
             }
         }
         if update.last {
-            self.map_version = self.map_version.max(Some(update.version));
+            let before = self.map_version;
+            self.map_version = before.max(Some(update.version));
+            if before.is_none() {
+                self.has_map();
+            }
         }
         Ok(())
     }

@@ -23,7 +23,7 @@ const REPEAT: u32 = 20;
 #[derive(Debug, Default)]
 pub(super) struct Registration {
     pub(super) confirmed: bool,
-    /// `Registered` is due.
+    /// `Registered` is due, once the map is known.
     announce: bool,
     /// Next part to send.
     part: u32,
@@ -86,13 +86,20 @@ impl Machine {
 
     fn rearm_registration(&mut self) {
         let interval = self.config.retry_interval;
-        let intervals = if self.registration.confirmed {
+        let intervals = if self.registration.confirmed && self.map_version.is_some() {
             REPEAT
         } else {
             1
         };
         let after = interval.saturating_mul(intervals);
         self.registration.due = Some(self.now.after(after));
+    }
+
+    /// The whole map is there: there is no hurry to register again.
+    pub(super) fn has_map(&mut self) {
+        if self.registration.confirmed {
+            self.rearm_registration();
+        }
     }
 
     /// The registration's timer.
@@ -155,7 +162,8 @@ impl Machine {
     /// What the region says of itself, if something is due.
     pub(super) fn registration_news<P>(&mut self) -> Option<Command<'static, P>> {
         let registration = &mut self.registration;
-        if core::mem::take(&mut registration.announce) {
+        if registration.announce && self.map_version.is_some() {
+            registration.announce = false;
             let term = self.leader?.term;
             return Some(Command::Registered { term });
         }
@@ -198,6 +206,7 @@ impl Machine {
             type_name: self.config.type_name,
             shard_count: self.config.shard_count,
             shard_hash: self.config.shard_hash,
+            wants_map: self.map_version.is_none(),
             proxy: self.config.proxy,
             last_beat_age: micros(self.now.since(self.last_beat)),
             storage_id: self.config.storage_id,

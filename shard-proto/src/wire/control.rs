@@ -225,6 +225,8 @@ pub struct Register<'a> {
     pub shard_count: u32,
     /// How the region turns ids into shards: [`crate::hash::ShardHash::id`].
     pub shard_hash: u16,
+    /// The region has no whole map of this term yet: it is to be sent.
+    pub wants_map: bool,
     /// The region hosts nothing.
     pub proxy: bool,
     /// Microseconds since the newest beat of a lower term; since the process started, if there was none.

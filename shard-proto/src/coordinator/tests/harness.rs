@@ -106,6 +106,7 @@ pub(super) fn part_of<'a>(session: Session, claims: Claims<'a>, shards: u32) -> 
         type_name: TYPE,
         shard_count: shards,
         shard_hash: 0,
+        wants_map: false,
         proxy: false,
         last_beat_age: 0,
         storage_id: 0,

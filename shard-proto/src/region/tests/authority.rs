@@ -70,7 +70,7 @@ fn refuses(from: NodeId, of_term: u64) {
     assert_eq!(world.host(A).take_said(), []);
     assert_eq!(world.host(A).stops, []);
     assert_eq!(world.host(A).registered.len(), 1);
-    assert_eq!(world.region(A).map_version(), None);
+    assert_eq!(world.region(A).map_version(), Some(0));
     assert_eq!(world.region(A).home(S).unwrap().epoch, epoch(1));
 }
 

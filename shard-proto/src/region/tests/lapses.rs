@@ -134,6 +134,10 @@ fn r2_5_on_adoption_it_registers_and_asks_again_while_sending_goes_on() {
         .region(A)
         .handle_control(now, LEADER, term(6), &ack)
         .unwrap();
+    world
+        .region(A)
+        .handle_control(now, LEADER, term(6), &EMPTY_MAP)
+        .unwrap();
     world.pass(250);
     assert_eq!(world.host(A).take_said(), [Said::Ask(S)]);
     world.pass(250);

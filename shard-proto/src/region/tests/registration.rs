@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::world::*;
 use crate::region::RegionConfig;
-use crate::wire::control::{Previous, RegisterRefusal, ShardHome};
+use crate::wire::control::{Previous, RegisterAck, RegisterRefusal, ShardHome};
 use crate::wire::{Claim, Control};
 use crate::{Epoch, ShardId, Term};
 
@@ -28,6 +28,24 @@ fn s17_a_registration_is_repeated_until_it_is_acknowledged() {
         "for a coordinator that lost it"
     );
     assert!(world.region(A).is_registered());
+}
+
+#[test]
+fn a_region_asks_for_the_map_until_it_has_it() {
+    let mut world = World::strangers(&[A], config(), 10);
+    world.lead(A, 5);
+    let session = world.region(A).session();
+    let ack = Control::RegisterAck(RegisterAck { session });
+    world.tell(A, &ack).unwrap();
+    world.host(A).take_said();
+    world.pass(1000);
+    let said = world.host(A).take_said();
+    assert_eq!(said.len(), 4, "{said:?}");
+    assert_eq!(world.host(A).registered, []);
+    world.tell(A, &EMPTY_MAP).unwrap();
+    assert_eq!(world.host(A).registered, [Term(5)]);
+    world.pass(4000);
+    assert!(world.host(A).take_said().len() <= 1);
 }
 
 #[test]

@@ -11,8 +11,15 @@ use crate::table::HeapStorage;
 use crate::wire::control::{
     HandOff, Previous, RegisterAck, RegisterRefusal, RegisterRefused, ShardHome, ShardMapUpdate,
 };
-use crate::wire::{Control, HomeEntry, HomesBuilder, ReturnReason};
+use crate::wire::{Control, HomeEntry, Homes, HomesBuilder, ReturnReason};
 use crate::{Epoch, Home, Incarnation, Instant, Leader, NodeId, Session, ShardId, Term, Token};
+
+/// What a coordinator without allocations sends to a region that registered.
+pub(super) const EMPTY_MAP: Control<'static> = Control::ShardMapUpdate(ShardMapUpdate {
+    version: 0,
+    last: true,
+    homes: Homes::EMPTY,
+});
 
 /// A message: who sent it, and its number among those of its sender to its shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -233,6 +240,7 @@ impl World {
         let session = self.region(node).session();
         let ack = Control::RegisterAck(RegisterAck { session });
         self.tell(node, &ack).unwrap();
+        self.tell(node, &EMPTY_MAP).unwrap();
     }
 
     pub(super) fn refuse(&mut self, node: NodeId, reason: RegisterRefusal) {
