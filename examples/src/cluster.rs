@@ -16,6 +16,7 @@ use crate::{
     map::{Homes, MapWatch},
     process::{Child, Hosts, Orders, within},
     progress::Progress,
+    stop,
     verdict::Verdict,
 };
 
@@ -31,7 +32,7 @@ pub fn run_here(options: &Cluster) -> Result<ExitCode, Failure> {
             tokio::select! {
                 done = run(options) => done,
                 // What was started and written is taken away again.
-                told = tokio::signal::ctrl_c() => {
+                told = stop::told_to_stop() => {
                     told?;
                     Err(Failure::run("interrupted"))
                 }

@@ -20,6 +20,7 @@ pub mod log;
 pub mod map;
 pub mod process;
 pub mod progress;
+pub mod stop;
 pub mod totals;
 pub mod verdict;
 pub mod visitor;

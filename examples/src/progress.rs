@@ -1,8 +1,9 @@
 //! A progress bar on stderr; nothing at all where that is not a terminal.
 
+use core::fmt;
 use std::borrow::Cow;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
 /// How far a long job is. Clones show the same bar.
 #[derive(Clone, Debug)]
@@ -13,9 +14,13 @@ impl Progress {
     #[must_use]
     pub fn new(steps: u64) -> Self {
         let bar = ProgressBar::new(steps);
-        let template = "{bar:40} {pos}/{len} {per_sec} {msg}";
+        let template = "{bar:40} {pos}/{len} {rate} {msg}";
         if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style);
+            let rate = |state: &ProgressState, out: &mut dyn fmt::Write| {
+                // A bar is no place to report an error of its own.
+                let _ = write!(out, "{:.0}/s", state.per_sec());
+            };
+            bar.set_style(style.with_key("rate", rate));
         }
         Self(bar)
     }

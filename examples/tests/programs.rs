@@ -19,9 +19,9 @@ fn send(node: &Node, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn nodes_answer_and_hand_their_shards_over_when_interrupted() {
+fn nodes_answer_and_hand_their_shards_over_when_told_to_stop() {
     let mut first = Node::start("a", &[]);
-    let second = Node::start("b", &[&first.address]);
+    let mut second = Node::start("b", &[&first.address]);
     let heard = send(
         &second,
         &["user-42", "hi there", "--repeat", "2", "--every", "1"],
@@ -31,11 +31,15 @@ fn nodes_answer_and_hand_their_shards_over_when_interrupted() {
     assert!(lines[1].starts_with("user-42 on "), "{heard}");
     assert!(lines[1].ends_with("message 2: \"hi there\""), "{heard}");
 
-    first.interrupt();
+    first.signal("INT");
     first.line_with("a has left");
     assert!(first.process.wait().unwrap().success());
     let heard = send(&second, &["user-42"]);
     assert!(heard.starts_with("user-42 on b "), "{heard}");
+
+    second.signal("TERM");
+    second.line_with("b has left");
+    assert!(second.process.wait().unwrap().success());
 }
 
 fn bench(arguments: &[&str]) -> Output {

@@ -6,6 +6,7 @@ use std::{collections::BTreeMap, process::ExitCode};
 use examples::{
     cli,
     failure::{self, Failure, say},
+    stop,
     visitor::Visitor,
 };
 use shard_tokio::{EntityType, Member, Node, Preset};
@@ -44,7 +45,7 @@ async fn run(options: cli::Node) -> Result<ExitCode, Failure> {
         node.address()
     ))?;
 
-    let told = tokio::signal::ctrl_c();
+    let told = stop::told_to_stop();
     tokio::pin!(told);
     let ready = visitors.ready();
     tokio::select! {

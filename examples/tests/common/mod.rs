@@ -52,9 +52,9 @@ impl Node {
         }
     }
 
-    pub fn interrupt(&mut self) {
+    pub fn signal(&mut self, name: &str) {
         let id = self.process.id().to_string();
-        let killed = Command::new("kill").args(["-INT", &id]).status();
+        let killed = Command::new("kill").args(["-s", name, &id]).status();
         assert!(killed.unwrap().success());
     }
 }
