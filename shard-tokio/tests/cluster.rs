@@ -105,14 +105,16 @@ async fn a_leaving_node_drains() {
         }
         map_that(&a.scribes, |map| hosted_by(map, &b.node) >= 4).await;
         let scribes = a.scribes.clone();
+        let (tell, mut answered) = tokio::sync::watch::channel(0);
         let asks = tokio::spawn(async move {
             for n in 0..60 {
                 let entity = scribes.entity(format!("e{}", n % 16));
                 entity.ask(Say::Add(1)).await.unwrap();
+                tell.send_replace(n + 1);
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         });
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        answered.wait_for(|answered| *answered >= 10).await.unwrap();
         let start = std::time::Instant::now();
         b.node.leave().await.unwrap();
         assert!(
