@@ -144,13 +144,14 @@ fn a_node_that_was_replaced_ends() {
         let address = lines.next().unwrap().unwrap();
         let address = address.split_whitespace().nth(3).unwrap();
         let address = address.trim_end_matches(';').to_owned();
+        let takes_part = lines.find(|line| line.as_ref().unwrap().contains("takes part"));
+        assert!(takes_part.is_some(), "{name} ended");
         // Read to the end, so that it can go on printing.
         thread::spawn(move || lines.for_each(drop));
         (running, address)
     };
     let (mut first, seed) = start("first", &[]);
     let (mut old, _) = start("twin", &[&seed]);
-    thread::sleep(Duration::from_millis(1500));
     assert!(old.0.try_wait().unwrap().is_none());
     let (mut new, _) = start("twin", &[&seed]);
     assert_eq!(old.ended().code(), Some(1));
