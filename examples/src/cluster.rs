@@ -162,7 +162,7 @@ impl<'a> Job<'a> {
             hosts: Homes::table(&hosts, &names),
             moves: watch.moves(),
             buffered: stats.core.queued,
-            returned: stats.core.returned,
+            returned: stats.core.came_back,
             nodes: options.nodes,
             shards: self.shards,
             keys: self.input.keys().len(),

@@ -329,6 +329,7 @@ impl<B: Body> Node<B> {
                 .handle_return(now, from, shard, epoch, back.reason, message)
             {
                 Ok(()) => {
+                    count(&mut self.stats.came_back);
                     self.asks.came_back(correlation, peer_index(peer));
                     return;
                 }

@@ -14,6 +14,8 @@ pub struct NodeStats {
     pub queued: u64,
     /// Messages sent back to their origin.
     pub returned: u64,
+    /// Messages of this node that came back from a former home, and go out again.
+    pub came_back: u64,
     /// Messages not taken in `send`, body handed back.
     pub refused: u64,
     /// Messages reported as undeliverable, by commands.

@@ -62,6 +62,7 @@ pub(super) fn formed(
 
 #[test]
 fn a_joiner_gets_shards_while_messages_flow() {
+    let mut back = 0;
     for (mode, seed) in runs() {
         let (mut cluster, cart) = formed(mode, seed, &["a", "b"]);
         let mut asks = traffic(&mut cluster, cart, 50, 5 * MS);
@@ -77,7 +78,13 @@ fn a_joiner_gets_shards_while_messages_flow() {
         all_answered(&cluster, &asks);
         cluster.check_quiet();
         assert!(cluster.hosts.iter().all(|host| host.app.rejects.is_empty()));
+        let stats = || cluster.hosts.iter().map(|host| host.node.stats());
+        let returned: u64 = stats().map(|stats| stats.returned).sum();
+        let came_back: u64 = stats().map(|stats| stats.came_back).sum();
+        assert_eq!(came_back, returned, "nobody ended, nothing was full");
+        back += came_back;
     }
+    assert!(back > 0, "no move met a message");
 }
 
 #[test]
