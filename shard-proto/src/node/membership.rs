@@ -3,6 +3,7 @@
 use alloc::string::String;
 use core::time::Duration;
 
+use super::control::put_control;
 use super::gossip::{Gossip, GossipEvent};
 use super::link::{LinkEvent, PeerIdentity, PeerSlot, Unacked};
 use super::members::Entry;
@@ -291,11 +292,8 @@ impl<B: Body> Node<B> {
                         .filter(|peer| links.incarnation(*peer) == Some(incarnation));
                     let control = Control::Swim(&packet);
                     let none = crate::EntityTypeId(0);
-                    if !peer.is_some_and(|peer| {
-                        links.control(self.now, peer, none, crate::Term::NONE, &control)
-                    }) {
-                        count(&mut self.stats.control_dropped);
-                    }
+                    let (stats, term) = (&mut self.stats, crate::Term::NONE);
+                    put_control(links, stats, self.now, peer, none, term, &control);
                 }
                 GossipEvent::Change(change, address) => {
                     self.handle_change(change, address.as_deref());

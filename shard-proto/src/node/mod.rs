@@ -13,6 +13,7 @@
 mod api;
 mod asks;
 mod config;
+mod control;
 #[cfg(feature = "swim")]
 mod gossip;
 #[cfg(not(feature = "swim"))]

@@ -1,5 +1,6 @@
 //! What the node tells its adapter, and what its parts tell each other.
 
+use super::control::put_control;
 use super::send::Put;
 use super::types::Outgoing;
 use super::{Body, Message, Node, NodeCommand, TypeIndex, Warning, count};
@@ -105,13 +106,9 @@ impl<B: Body> Node<B> {
                 let _ = self.leadership.handle_control(now, to, term, &control);
             }
             LeadershipCommand::Send { to, term, control } => {
-                let sent = self.links.slot(to).is_some_and(|peer| {
-                    self.links
-                        .control(now, peer, crate::EntityTypeId(0), term, &control)
-                });
-                if !sent {
-                    count(&mut self.stats.control_dropped);
-                }
+                let (peer, none) = (self.links.slot(to), crate::EntityTypeId(0));
+                let (links, stats) = (&mut self.links, &mut self.stats);
+                put_control(links, stats, now, peer, none, term, &control);
             }
             LeadershipCommand::Adopt(leader) => {
                 self.leader = leader;
@@ -294,13 +291,9 @@ impl<B: Body> Node<B> {
                         let _ = kind.region.handle_control(now, me, term, &control);
                         return Step::Again;
                     }
-                    let links = &mut self.links;
-                    let sent = links
-                        .slot(to)
-                        .is_some_and(|peer| links.control(now, peer, id, term, &control));
-                    if !sent {
-                        count(&mut self.stats.control_dropped);
-                    }
+                    let peer = self.links.slot(to);
+                    let (links, stats) = (&mut self.links, &mut self.stats);
+                    put_control(links, stats, now, peer, id, term, &control);
                     Step::Again
                 }
                 CoordinatorCommand::Registered {
@@ -328,13 +321,9 @@ impl<B: Body> Node<B> {
                     let _ = kind.coordinator.handle_control(now, me, term, &control);
                     return Step::Again;
                 }
-                let links = &mut self.links;
-                let sent = links
-                    .slot(to)
-                    .is_some_and(|peer| links.control(now, peer, id, term, &control));
-                if !sent {
-                    count(&mut self.stats.control_dropped);
-                }
+                let peer = self.links.slot(to);
+                let (links, stats) = (&mut self.links, &mut self.stats);
+                put_control(links, stats, now, peer, id, term, &control);
                 Step::Again
             }
             Command::Forward {

@@ -2,6 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 
+use super::control::put_control;
 use super::link::{Incoming, LinkFault, PeerSlot};
 use super::send::peer_index;
 use super::{
@@ -462,12 +463,9 @@ impl<B: Body> Node<B> {
             session: register.session,
             reason: RegisterRefusal::UnknownType,
         });
-        if !self
-            .links
-            .control(now, peer, header.entity_type, header.term(), &refused)
-        {
-            count(&mut self.stats.control_dropped);
-        }
+        let (links, stats) = (&mut self.links, &mut self.stats);
+        let (kind, term) = (header.entity_type, header.term());
+        put_control(links, stats, now, Some(peer), kind, term, &refused);
         let name = register.type_name;
         self.warn(from, header.entity_type.0, || Warning::UnknownType {
             peer: from,

@@ -187,26 +187,7 @@ impl<B: Body> Node<B> {
         epoch: Epoch,
         message: &Message<B>,
     ) -> Result<(), Unsent> {
-        let entity_type = self.types.get(ty).map_or(EntityTypeId(0), |kind| kind.id);
-        let peer = self.links.slot(to).ok_or(Unsent::NoPeer)?;
-        let id = message.id.as_bytes();
-        let hint = message.body.len_hint();
-        let whole = hint.saturating_add(id.len()).saturating_add(64);
-        let write = |out: &mut BytesMut, slot: FrameSlot| {
-            put::envelope(
-                out,
-                &head(slot, entity_type, epoch),
-                slot.max_frame,
-                shard,
-                message.correlation,
-                id,
-                hint,
-                |out| message.body.encode(out),
-            )
-            .map(|_| ())
-        };
-        self.links
-            .data(now, peer, lane(u64::from(shard.0)), whole, write)?;
+        let peer = self.put_message(now, ty, to, shard, epoch, None, message)?;
         if message.correlation != 0 && message.ask.is_some() {
             count(&mut self.stats.asks);
             self.asks.sent(message.correlation, peer_index(peer));
@@ -372,29 +353,43 @@ impl<B: Body> Node<B> {
         reason: ReturnReason,
         message: &Message<B>,
     ) -> Result<(), Unsent> {
+        self.put_message(now, ty, to, shard, epoch, Some(reason), message)?;
+        count(&mut self.stats.returned);
+        Ok(())
+    }
+
+    /// Writes a message: as an envelope, or with a `reason` as a return.
+    #[inline]
+    #[expect(clippy::too_many_arguments, reason = "the fields of a frame")]
+    fn put_message(
+        &mut self,
+        now: Instant,
+        ty: TypeIndex,
+        to: NodeId,
+        shard: ShardId,
+        epoch: Epoch,
+        reason: Option<ReturnReason>,
+        message: &Message<B>,
+    ) -> Result<PeerSlot, Unsent> {
         let entity_type = self.types.get(ty).map_or(EntityTypeId(0), |kind| kind.id);
         let peer = self.links.slot(to).ok_or(Unsent::NoPeer)?;
-        let id = message.id.as_bytes();
+        let (id, correlation) = (message.id.as_bytes(), message.correlation);
         let hint = message.body.len_hint();
         let whole = hint.saturating_add(id.len()).saturating_add(64);
         let write = |out: &mut BytesMut, slot: FrameSlot| {
-            put::back(
-                out,
-                &head(slot, entity_type, epoch),
-                slot.max_frame,
-                reason,
-                shard,
-                message.correlation,
-                id,
-                hint,
-                |out| message.body.encode(out),
-            )
-            .map(|_| ())
+            let (head, most) = (head(slot, entity_type, epoch), slot.max_frame);
+            let body = |out: &mut BytesMut| message.body.encode(out);
+            let written = match reason {
+                None => put::envelope(out, &head, most, shard, correlation, id, hint, body),
+                Some(reason) => {
+                    put::back(out, &head, most, reason, shard, correlation, id, hint, body)
+                }
+            };
+            written.map(|_| ())
         };
         self.links
             .data(now, peer, lane(u64::from(shard.0)), whole, write)?;
-        count(&mut self.stats.returned);
-        Ok(())
+        Ok(peer)
     }
 
     fn put_marker(
