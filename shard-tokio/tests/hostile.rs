@@ -157,6 +157,7 @@ fn flood(wire: &mut Wire, terms: &[Term], shards: u32, me: u64) -> u64 {
                         seq: u64::MAX,
                         echo: u64::MAX,
                         lapses: u32::MAX,
+                        types: u32::MAX,
                         leaving: false,
                     }),
                     Control::TermRefused(TermRefused { highest: Term::MAX }),

@@ -68,6 +68,7 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
                 seq: self.node_seq,
                 echo: following.seq,
                 lapses: 0,
+                types: 0,
                 leaving: self.leaving,
             }),
         })

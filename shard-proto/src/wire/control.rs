@@ -143,8 +143,13 @@ pub enum Refusal {
     },
     /// Another cluster's name.
     Cluster,
-    /// Another list of voters.
-    Voters,
+    /// Another list of voters, by their digests: nodes that count different votes could follow two leaders.
+    Voters {
+        /// Of the refusing side.
+        ours: u64,
+        /// Of the side that is refused.
+        theirs: u64,
+    },
     /// The claimed name, node and authenticated identity do not belong together.
     Identity,
     /// A node of this name with a newer incarnation is, or was, a member; or this incarnation was removed.
@@ -198,6 +203,8 @@ pub struct NodeBeat {
     pub echo: u64,
     /// How often the node's lease lapsed.
     pub lapses: u32,
+    /// Wrapping sum of the ids of the node's types whose registration its lease waits for.
+    pub types: u32,
     /// The node is leaving.
     pub leaving: bool,
 }

@@ -138,7 +138,10 @@ fn links() -> Vec<Sample> {
     let refusals = [
         Refusal::Version { min: 2, max: 3 },
         Refusal::Cluster,
-        Refusal::Voters,
+        Refusal::Voters {
+            ours: 0x0123_4567_89AB_CDEF,
+            theirs: 0,
+        },
         Refusal::Identity,
         Refusal::Incarnation {
             newest: Incarnation(1_700_000_000_000_002),
@@ -173,6 +176,7 @@ fn leadership() -> Vec<Sample> {
             seq: 1001,
             echo: 1000,
             lapses: 2,
+            types: 0x8765_4321,
             leaving: false,
         }),
         Control::TermRefused(TermRefused {
@@ -440,6 +444,7 @@ pub(crate) fn maximal() -> Vec<Control<'static>> {
             seq: u64::MAX,
             echo: u64::MAX,
             lapses: u32::MAX,
+            types: u32::MAX,
             leaving: true,
         }),
         Control::TermRefused(TermRefused { highest: Term::MAX }),

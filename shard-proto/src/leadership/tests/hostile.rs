@@ -104,6 +104,7 @@ fn strangers_are_not_heard() {
             seq: u64::MAX,
             echo: u64::MAX,
             lapses: 0,
+            types: 0,
             leaving: true,
         };
         for control in [

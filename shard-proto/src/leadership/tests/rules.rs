@@ -45,6 +45,7 @@ fn node_beat(seq: u64) -> Control<'static> {
         seq,
         echo: 1,
         lapses: 0,
+        types: 0,
         leaving: false,
     })
 }

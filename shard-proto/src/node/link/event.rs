@@ -202,7 +202,7 @@ pub(crate) const fn refusal_str(refusal: &Refusal) -> &'static str {
     match refusal {
         Refusal::Version { .. } => "no common wire version",
         Refusal::Cluster => "another cluster's name",
-        Refusal::Voters => "another list of voters",
+        Refusal::Voters { .. } => "another list of voters",
         Refusal::Identity => "name, node and authenticated identity do not belong together",
         Refusal::Incarnation { .. } => "that life of the node has ended",
         Refusal::Myself => "two nodes have this name, or the node dialed itself",
@@ -286,10 +286,29 @@ impl fmt::Display for LinkFault {
             Self::Frame(error) | Self::Body(error) => write!(f, ": {error}"),
             Self::Gap { found, expected } => write!(f, ": {found} came, {expected} is next"),
             Self::Ack { next, sent } => write!(f, ": {next} of {sent}"),
-            Self::RefusedByPeer(refusal) => write!(f, ": {}", refusal_str(refusal)),
+            Self::RefusedByPeer(refusal) => {
+                write!(f, ": {}", refusal_str(refusal))?;
+                differ(refusal, f)
+            }
+            Self::Refused(refusal) => differ(refusal, f),
             _ => Ok(()),
         }
     }
+}
+
+/// What both sides have set differently.
+fn differ(refusal: &Refusal, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let Refusal::Voters { ours, theirs } = refusal else {
+        return Ok(());
+    };
+    f.write_str("; set `voters` to the same list on all nodes")?;
+    for (side, digest) in [("the side that refuses", ours), ("the other", theirs)] {
+        match digest {
+            0 => write!(f, ", {side} has none")?,
+            _ => write!(f, ", {side} has {digest:016x}")?,
+        }
+    }
+    Ok(())
 }
 
 impl core::error::Error for LinkFault {}

@@ -172,7 +172,10 @@ impl Links {
             return Err(Refusal::Cluster);
         }
         if hello.voters != self.config.voters {
-            return Err(Refusal::Voters);
+            return Err(Refusal::Voters {
+                ours: self.config.voters,
+                theirs: hello.voters,
+            });
         }
         let named = hash::node_id(hello.name);
         if hello.node != named || proven.is_some_and(|proven| proven != named) {

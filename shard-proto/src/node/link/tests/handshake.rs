@@ -85,15 +85,26 @@ fn another_list_of_voters_is_refused() {
         voters: host as u64,
         ..config
     });
-    assert!(
-        world.hosts[0]
-            .heard
-            .contains(&Heard::Refused(true, Refusal::Voters))
+    let refusal = Refusal::Voters { ours: 1, theirs: 0 };
+    assert_eq!(
+        world.hosts[0].heard,
+        [
+            Heard::Fault(LinkFault::RefusedByPeer(refusal)),
+            Heard::Refused(true, refusal),
+        ]
     );
+    assert_eq!(
+        world.hosts[1].heard,
+        [
+            Heard::Fault(LinkFault::Refused(refusal)),
+            Heard::Refused(false, refusal),
+        ]
+    );
+    let text = LinkFault::RefusedByPeer(refusal).to_string();
+    assert!(text.contains("`voters`"), "{text}");
     assert!(
-        world.hosts[1]
-            .heard
-            .contains(&Heard::Refused(false, Refusal::Voters))
+        text.contains("0000000000000001") && text.contains("none"),
+        "{text}"
     );
 }
 
@@ -343,7 +354,10 @@ fn hellos_that_are_refused() {
             version,
         ),
         (Hello { cluster: 2, ..good }, Refusal::Cluster),
-        (Hello { voters: 9, ..good }, Refusal::Voters),
+        (
+            Hello { voters: 9, ..good },
+            Refusal::Voters { ours: 0, theirs: 9 },
+        ),
         (Hello { name: "c", ..good }, Refusal::Identity),
         (
             Hello {
