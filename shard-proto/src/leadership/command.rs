@@ -1,4 +1,7 @@
 //! What leadership tells its node to do.
+//!
+//! The commands of a reign come as `Begin`, `Act`, `OpenBarrier`, `End`; a reign can end at any point of it. `End`,
+//! `Lapsed` and `Lease(None)` come before everything else.
 
 use crate::{Instant, Leader, NodeId, Term, wire::Control};
 
@@ -24,10 +27,23 @@ pub enum LeadershipCommand {
         /// How often.
         lapses: u32,
     },
-    /// This node leads under a fresh term: every coordinator begins.
+    /// This node leads under a fresh term: every coordinator begins, and takes registrations; it answers nothing yet.
     Begin {
         /// The term.
         term: Term,
+    },
+    /// The reign is supported: every coordinator may answer what is claimed, and hand off.
+    Act {
+        /// Of which reign.
+        term: Term,
+    },
+    /// Whether a node hears this leader: it echoed a beat that was sent within `support_lease`. One that does not is no
+    /// candidate for a shard: tell every coordinator. Until told otherwise, a node does not hear a new reign.
+    Hearing {
+        /// The node.
+        node: NodeId,
+        /// Whether it hears.
+        hears: bool,
     },
     /// The barrier is over: every coordinator may allocate what nobody claims.
     OpenBarrier {

@@ -2,23 +2,32 @@
 
 use core::{fmt, time::Duration};
 
+use super::Voters;
 use crate::micros;
 
-/// What entitles a node to serve its shards.
+/// What entitles a node to serve its shards, and to lead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Ownership {
+    /// By lease: a leader acts only while a majority of the [`Voters`] supports it, and a node serves only while the
+    /// leader grants it a lease. At most one leader acts and at most one node serves a shard at any moment, whatever
+    /// network, clocks and processes do; a node that hears no leader for `lease` stops what it serves.
+    #[default]
+    Lease,
     /// Membership is believed: no leases. The oldest up member leads, and shards of a removed member get a new home
     /// at once. While membership is wrong about a node, a shard can run twice; its epochs differ, so a store that
     /// checks them refuses the former home.
-    #[default]
     Trust,
+    /// As [`Ownership::Lease`], but who leads is decided by a lease outside (etcd, Kubernetes, PostgreSQL): see
+    /// [`Leadership::handle_external`](super::Leadership::handle_external). No voters.
+    External,
 }
 
 /// Settings of a [`Leadership`](super::Leadership); the same on every node of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeadershipConfig {
     ownership: Ownership,
+    voters: Voters,
     beat: Duration,
     support_lease: Duration,
     lease: Duration,
@@ -33,7 +42,8 @@ impl LeadershipConfig {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            ownership: Ownership::Trust,
+            ownership: Ownership::Lease,
+            voters: Voters::NONE,
             beat: Duration::from_millis(200),
             support_lease: Duration::from_millis(800),
             lease: Duration::from_millis(2_000),
@@ -57,10 +67,17 @@ impl LeadershipConfig {
         }
     }
 
-    /// What entitles a node to serve. Default: [`Ownership::Trust`].
+    /// What entitles a node to serve. Default: [`Ownership::Lease`], which needs [`LeadershipConfig::with_voters`].
     #[must_use]
     pub const fn with_ownership(self, ownership: Ownership) -> Self {
         Self { ownership, ..self }
+    }
+
+    /// Whose majority carries a reign under [`Ownership::Lease`]; otherwise unused. Default: [`Voters::NONE`]. The same
+    /// on every node: two clusters that differ in it may each find a majority.
+    #[must_use]
+    pub const fn with_voters(self, voters: Voters) -> Self {
+        Self { voters, ..self }
     }
 
     /// How often leader and nodes exchange beats. Default 200 ms (LAN 50 ms). Longer delays failover, shorter costs
@@ -120,6 +137,12 @@ impl LeadershipConfig {
         self.ownership
     }
 
+    /// See [`LeadershipConfig::with_voters`].
+    #[must_use]
+    pub const fn voters(&self) -> Voters {
+        self.voters
+    }
+
     /// See [`LeadershipConfig::with_beat`].
     #[must_use]
     pub const fn beat(&self) -> Duration {
@@ -175,6 +198,9 @@ impl LeadershipConfig {
     /// # Errors
     /// [`ConfigError`] names the setting and its limit.
     pub const fn validate(&self) -> Result<(), ConfigError> {
+        if matches!(self.ownership, Ownership::Lease) && self.voters.is_empty() {
+            return Err(ConfigError::Voters);
+        }
         if self.beat.is_zero() {
             return Err(ConfigError::Beat);
         }
@@ -216,6 +242,8 @@ impl Default for LeadershipConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigError {
+    /// [`Ownership::Lease`] without voters.
+    Voters,
     /// `beat` is zero.
     Beat,
     /// `support_lease` is zero, or not shorter than `lease`.
@@ -239,6 +267,7 @@ impl ConfigError {
     #[must_use]
     pub const fn field(&self) -> &'static str {
         match self {
+            Self::Voters => "voters",
             Self::Beat => "beat",
             Self::SupportLease => "support_lease",
             Self::Lease { .. } => "lease",
@@ -251,6 +280,9 @@ impl ConfigError {
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Voters => f.write_str(
+                "voters must be set (1, 3 or 5 node names) unless ownership is Trust or External",
+            ),
             Self::Beat => f.write_str("beat must not be zero"),
             Self::SupportLease => {
                 f.write_str("support_lease must not be zero and must be shorter than lease")

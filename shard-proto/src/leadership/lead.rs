@@ -40,6 +40,7 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
         for peer in self.peers.all_mut() {
             peer.rival_since = None;
             peer.resign = None;
+            peer.hears = false;
         }
         self.named = None;
     }
@@ -123,7 +124,9 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
             term,
             seq: beat.seq,
             at: now,
+            types: beat.types,
         });
+        self.told.mail |= !peer.hears;
         peer.leaving |= beat.leaving;
         // While it gathers its followers, a leader answers at once, but no flood of beats with a flood of its own.
         if !reign.open && now.since(peer.beat_at).saturating_mul(10) >= interval {
@@ -170,7 +173,7 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
         let all = self
             .peers
             .members()
-            .all(|peer| peer.state == Some(MemberState::Joining) || peer.registered == reign.term);
+            .all(|peer| peer.state == Some(MemberState::Joining) || peer.is_registered(reign.term));
         if (all || self.now >= self.barrier_at(&reign))
             && let Some(reign) = &mut self.reign
         {

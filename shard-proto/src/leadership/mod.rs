@@ -50,6 +50,7 @@ mod peer;
 mod poll;
 #[cfg(test)]
 mod tests;
+mod voters;
 
 pub use command::LeadershipCommand;
 pub use config::{ConfigError, LeadershipConfig, Ownership};
@@ -58,6 +59,7 @@ use follow::Following;
 use lead::Reign;
 pub use peer::PeerSlot;
 use peer::Peers;
+pub use voters::{Voters, VotersError};
 
 use crate::membership::{Member, MemberChange, MemberState, NodesFull};
 use crate::wire::Control;
@@ -88,10 +90,12 @@ pub struct LeadershipStats {
 ///
 /// ```
 /// use core::time::Duration;
-/// use shard_proto::leadership::{Leadership, LeadershipCommand, LeadershipConfig, PeerSlot};
+/// use shard_proto::leadership::{Leadership, LeadershipCommand, LeadershipConfig, Ownership, PeerSlot};
 /// use shard_proto::{Incarnation, Instant, NodeId, Term};
 ///
-/// let config = LeadershipConfig::new().with_bootstrap(true);
+/// let config = LeadershipConfig::new()
+///     .with_ownership(Ownership::Trust)
+///     .with_bootstrap(true);
 /// let storage = [PeerSlot::EMPTY; 8];
 /// let now = Instant::ZERO;
 /// let mut alone = Leadership::new(now, NodeId(1), Incarnation(7), config, storage)?;
@@ -130,6 +134,8 @@ pub struct Leadership<S = [PeerSlot; 64]> {
     resume_until: Instant,
     /// A reign that this node cannot follow lives, at least until then.
     foreign_until: Instant,
+    /// What needs a registration.
+    types: u32,
     leaving: bool,
     removed: bool,
     reign: Option<Reign>,
@@ -177,6 +183,7 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
             listen_until: Instant::ZERO,
             resume_until: Instant::ZERO,
             foreign_until: Instant::ZERO,
+            types: 0,
             leaving: false,
             removed: false,
             reign: None,
@@ -265,16 +272,32 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
         }
     }
 
-    /// All types of a node are registered with this node's coordinators, for its current reign. `last_beat_age` is
-    /// what the registration said. Idempotent.
-    pub fn handle_registered(&mut self, now: Instant, node: NodeId, last_beat_age: u64) {
+    /// Types of this node that need a registration with the coordinator: the wrapping sum of their
+    /// [`EntityTypeId`](crate::EntityTypeId)s. It goes out with this node's beats; a leader echoes them, and so grants a
+    /// lease, only once it has the same sum registered.
+    pub fn handle_types(&mut self, now: Instant, types: u32) {
+        self.advance(now);
+        self.types = types;
+        self.settle(false);
+    }
+
+    /// A node registered with this node's coordinators, for its current reign: `types` is the wrapping sum of the
+    /// [`EntityTypeId`](crate::EntityTypeId)s of its types that are registered now, `last_beat_age` (in microseconds)
+    /// is what the registration said. It counts as complete when the node's newest beat says the same sum. Idempotent.
+    pub fn handle_registered(
+        &mut self,
+        now: Instant,
+        node: NodeId,
+        types: u32,
+        last_beat_age: u64,
+    ) {
         self.advance(now);
         // Only leases need the age: the barrier of `Trust` waits for registrations alone.
         let _ = last_beat_age;
         if let Some(reign) = self.reign
             && let Some(peer) = self.peers.member_mut(node)
         {
-            peer.registered = reign.term;
+            peer.registered = (reign.term, types);
         }
         self.settle(false);
     }
@@ -283,9 +306,44 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
     pub fn end_sessions(&mut self, now: Instant, node: NodeId) {
         self.advance(now);
         if let Some(peer) = self.peers.member_mut(node) {
-            peer.registered = Term::NONE;
+            peer.registered = (Term::NONE, 0);
         }
         self.settle(false);
+    }
+
+    /// A `Register` for a higher term than that of this node's reign arrived from `from`: its node has followed
+    /// another, so the reign goes on under a term above it, at most once per `support_lease` and peer.
+    ///
+    /// # Errors
+    /// [`ControlError`]; state is unchanged.
+    pub fn handle_higher_term(
+        &mut self,
+        now: Instant,
+        from: NodeId,
+        term: Term,
+    ) -> Result<(), ControlError> {
+        self.advance(now);
+        let result = match self.reign() {
+            Some(reign) if term > reign => self.handle_refused(from, reign, term),
+            _ => Ok(()),
+        };
+        self.settle(false);
+        result
+    }
+
+    /// The lease outside says that this node leads under `token` (a number that grows with each holder), or that it
+    /// does not. [`Ownership::External`] only; otherwise ignored.
+    pub fn handle_external(&mut self, now: Instant, token: Option<Term>) {
+        self.advance(now);
+        let _ = token;
+        self.settle(false);
+    }
+
+    /// Whether this node is a voter without which fewer than a majority of the voters are up and not leaving.
+    /// [`Ownership::Lease`] only.
+    #[must_use]
+    pub fn leave_ends_quorum(&self) -> bool {
+        false
     }
 
     /// Ends the reign, if there is one, and goes on under a fresh term as soon as this node is named: for a coordinator
@@ -334,6 +392,26 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.reign.is_some_and(|reign| reign.open)
+    }
+
+    /// Until when this node acts as leader, by its own clock; `None` if it does not. Under [`Ownership::Trust`]
+    /// [`Instant::FAR_FUTURE`] during a reign.
+    #[must_use]
+    pub fn acting_until(&self) -> Option<Instant> {
+        self.reign.map(|_| Instant::FAR_FUTURE)
+    }
+
+    /// Until when this node may serve, by its own clock; `None` if it may not. Under [`Ownership::Trust`]
+    /// [`Instant::FAR_FUTURE`].
+    #[must_use]
+    pub fn lease_until(&self) -> Option<Instant> {
+        Some(Instant::FAR_FUTURE)
+    }
+
+    /// How often this node's lease lapsed.
+    #[must_use]
+    pub const fn lapses(&self) -> u32 {
+        0
     }
 
     /// When the newest beat of a term lower than the adopted one arrived; the start of this node if there was none.

@@ -24,8 +24,10 @@ pub struct PeerSlot {
     pub(super) rival_since: Option<Instant>,
     /// Newest beat of it for a reign of this node.
     pub(super) followed: Option<Followed>,
-    /// The reign of this node for which all its types are registered.
-    pub(super) registered: Term,
+    /// The reign of this node under which it registered last, and the digest of the types that did.
+    pub(super) registered: (Term, u32),
+    /// What the adapter was told: it hears this reign.
+    pub(super) hears: bool,
     /// When a refusal of it was last acted on.
     pub(super) heeded_at: Option<Instant>,
     /// When it was last sent a refusal.
@@ -54,6 +56,8 @@ pub(super) struct Followed {
     pub(super) term: Term,
     pub(super) seq: u64,
     pub(super) at: Instant,
+    /// Digest of the types that it needs registered.
+    pub(super) types: u32,
 }
 
 impl PeerSlot {
@@ -68,7 +72,8 @@ impl PeerSlot {
         led: None,
         rival_since: None,
         followed: None,
-        registered: Term::NONE,
+        registered: (Term::NONE, 0),
+        hears: false,
         heeded_at: None,
         refused_at: None,
         beat_at: Instant::ZERO,
@@ -104,6 +109,18 @@ impl PeerSlot {
     /// The order in which members lead: oldest first.
     pub(super) const fn age(&self) -> (Incarnation, NodeId) {
         (self.incarnation, self.node)
+    }
+
+    /// Whether all types that its newest beat of this reign says are registered.
+    pub(super) fn is_registered(&self, term: Term) -> bool {
+        self.followed
+            .is_some_and(|beat| beat.term == term && self.registered == (term, beat.types))
+    }
+
+    /// Whether the adapter does not know yet that the node hears this reign.
+    pub(super) fn hears_news(&self, reign: Option<Term>) -> bool {
+        let follows = self.followed.map(|beat| beat.term);
+        !self.hears && self.is_member() && reign.is_some() && follows == reign
     }
 
     pub(super) const fn has_mail(&self) -> bool {

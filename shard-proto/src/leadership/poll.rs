@@ -9,6 +9,7 @@ use crate::{Instant, Leader, Term, micros};
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Told {
     reign: Option<Term>,
+    acts: bool,
     open: bool,
     leader: Option<Leader>,
     lease: bool,
@@ -30,8 +31,16 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
             && self.told.reign.is_none()
         {
             self.told.reign = Some(term);
+            self.told.acts = false;
             self.told.open = false;
             return Some(LeadershipCommand::Begin { term });
+        }
+        if let Some(term) = reign
+            && self.acting_until().is_some()
+            && !self.told.acts
+        {
+            self.told.acts = true;
+            return Some(LeadershipCommand::Act { term });
         }
         if let Some(term) = reign
             && self.is_open()
@@ -68,8 +77,8 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
                 seq: self.node_seq,
                 echo: following.seq,
                 lapses: 0,
-                types: 0,
                 leaving: self.leaving,
+                types: self.types,
             }),
         })
     }
@@ -78,9 +87,11 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
         while self.told.mail {
             let peers = self.peers.all();
             let from = self.told.cursor.min(peers.len());
-            let at = match peers.iter().skip(from).position(PeerSlot::has_mail) {
+            let reign = self.reign();
+            let has_mail = |peer: &PeerSlot| peer.has_mail() || peer.hears_news(reign);
+            let at = match peers.iter().skip(from).position(has_mail) {
                 Some(after) => Some(from.saturating_add(after)),
-                None => peers.iter().take(from).position(PeerSlot::has_mail),
+                None => peers.iter().take(from).position(has_mail),
             };
             match at {
                 Some(at) => {
@@ -101,6 +112,11 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
         let (highest, reign, now) = (self.highest, self.reign(), self.now);
         let peer = self.peers.all_mut().get_mut(at)?;
         let to = peer.node;
+        if peer.hears_news(reign) {
+            peer.hears = true;
+            let (node, hears) = (to, true);
+            return Some(LeadershipCommand::Hearing { node, hears });
+        }
         if let Some(term) = peer.resign.take() {
             let control = Control::Resign;
             return Some(LeadershipCommand::Send { to, term, control });

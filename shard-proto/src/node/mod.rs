@@ -60,7 +60,7 @@ use warn::Warned;
 pub use weight::Weight;
 
 use crate::allocation::AllocationStrategy;
-use crate::leadership::{Leadership, LeadershipConfig, PeerSlot as LeadershipSlot};
+use crate::leadership::{Leadership, LeadershipConfig, Ownership, PeerSlot as LeadershipSlot};
 use crate::membership::{Member, MemberState, Roles};
 use crate::{Home, Incarnation, Instant, Leader, NodeId, ShardId, Term, earliest, hash};
 
@@ -285,6 +285,7 @@ impl<B: Body> Node<B> {
 impl NodeConfig {
     fn leadership(&self) -> LeadershipConfig {
         LeadershipConfig::new()
+            .with_ownership(Ownership::Trust)
             .with_beat(self.beat)
             .with_support_lease(self.support_lease)
             .with_lease(self.lease)

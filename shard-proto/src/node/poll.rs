@@ -139,6 +139,7 @@ impl<B: Body> Node<B> {
                     kind.coordinator.begin(now, term);
                 }
             }
+            LeadershipCommand::Act { .. } | LeadershipCommand::Hearing { .. } => {}
             LeadershipCommand::OpenBarrier { term } => {
                 self.reign = Some((term, true));
                 for (_, kind) in self.types.touch_all() {
@@ -209,7 +210,8 @@ impl<B: Body> Node<B> {
                     kind.registered.insert(node);
                 }
                 if self.types.is_registered(node, self.me.node) {
-                    self.leadership.handle_registered(now, node, last_beat_age);
+                    self.leadership
+                        .handle_registered(now, node, 0, last_beat_age);
                     self.lead_dirty = true;
                 }
                 None

@@ -1,7 +1,6 @@
 //! A cluster in calm, and how the lead moves.
 
-use super::world::{World, ms};
-use crate::leadership::LeadershipConfig;
+use super::world::{World, ms, trust};
 use crate::membership::{MemberChange, RemovalCause};
 
 #[test]
@@ -114,7 +113,7 @@ fn the_lead_is_lost_and_won_again_under_growing_terms() {
 #[test]
 fn a_node_that_may_not_lead_is_passed_over() {
     let mut world = World::new(5);
-    let config = LeadershipConfig::new();
+    let config = trust();
     world.start(config.with_may_lead(false), 1_000, 0);
     world.start(config, 1_001, 0);
     world.start(config, 1_002, 0);
@@ -176,7 +175,7 @@ fn a_joiner_does_not_lead_while_a_reign_lives() {
         let mut world = World::cluster(seed as u64, 3);
         world.run(ms(4_000));
         let before = world.hosts[0].reign;
-        let joiner = world.start(LeadershipConfig::new(), *incarnation, *skew);
+        let joiner = world.start(trust(), *incarnation, *skew);
         let all = [0, 1, 2, joiner];
         world.introduce(&all);
         world.run(ms(30_000));
@@ -193,7 +192,7 @@ fn a_joiner_that_hears_late_gives_way() {
         let mut world = World::cluster(seed, 3);
         world.run(ms(4_000));
         let before = world.hosts[0].reign;
-        let joiner = world.start(LeadershipConfig::new(), 1, -600);
+        let joiner = world.start(trust(), 1, -600);
         for i in 0..3 {
             let change = MemberChange::Member(world.member(i));
             world.tell(joiner, change);
@@ -213,7 +212,7 @@ fn a_joiner_that_hears_late_gives_way() {
 fn a_joiner_whose_clock_is_more_than_an_hour_behind_stays_outside() {
     let mut world = World::cluster(6, 3);
     world.run(ms(4_000));
-    let joiner = world.start(LeadershipConfig::new(), 1, -3_700);
+    let joiner = world.start(trust(), 1, -3_700);
     let all = [0, 1, 2, joiner];
     world.introduce(&all);
     world.run(ms(30_000));
@@ -228,7 +227,7 @@ fn islands_meet_and_the_older_stays() {
     for seed in 0..50 {
         let mut world = World::new(seed);
         for i in 0..5 {
-            let config = LeadershipConfig::new().with_bootstrap(i == 0);
+            let config = trust().with_bootstrap(i == 0);
             // The younger island's clock is ahead in one half of the cases, behind in the other.
             let skew = if i < 2 { 0 } else { [5, -5][seed as usize % 2] };
             world.start(config, 1_000 + i, skew);
@@ -250,11 +249,7 @@ fn single_nodes_meet_and_the_oldest_stays() {
         let mut world = World::new(seed);
         for i in 0..4 {
             let skew = [0, 7, -7, 3][(i as usize + seed as usize) % 4];
-            world.start(
-                LeadershipConfig::new().with_bootstrap(true),
-                1_000 + i,
-                skew,
-            );
+            world.start(trust().with_bootstrap(true), 1_000 + i, skew);
         }
         world.run(ms(1_000));
         assert_eq!(world.leaders(), [0, 1, 2, 3]);
@@ -271,7 +266,7 @@ fn a_lonely_older_reign_stays_too() {
     for seed in 0..50 {
         let mut world = World::new(seed);
         for i in 0..4 {
-            let config = LeadershipConfig::new().with_bootstrap(i == 0);
+            let config = trust().with_bootstrap(i == 0);
             world.start(config, 1_000 + i, [3, -3][seed as usize % 2] * i as i64);
         }
         world.introduce(&[1, 2, 3]);

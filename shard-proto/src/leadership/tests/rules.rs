@@ -3,9 +3,10 @@
 use core::time::Duration;
 use std::string::ToString;
 
-use super::world::{World, ms};
+use super::world::{World, ms, trust};
 use crate::leadership::{
-    ConfigError, ControlError, Leadership, LeadershipCommand, LeadershipConfig, PeerSlot,
+    ConfigError, ControlError, Leadership, LeadershipCommand, LeadershipConfig, PeerSlot, Voters,
+    VotersError,
 };
 use crate::membership::{Member, MemberChange, MemberState, NodesFull, RemovalCause, Roles};
 use crate::wire::Control;
@@ -78,10 +79,12 @@ fn settle<const N: usize>(machine: &mut Leadership<[PeerSlot; N]>, now: Instant)
 
 #[test]
 fn settings_name_the_field() {
-    let config = LeadershipConfig::new();
+    let config = trust();
     assert_eq!(config.validate(), Ok(()));
-    assert_eq!(LeadershipConfig::lan().validate(), Ok(()));
+    let lan = LeadershipConfig::lan().with_voters(Voters::new(&[ME]).unwrap());
+    assert_eq!(lan.validate(), Ok(()));
     let cases = [
+        (lan.with_voters(Voters::NONE), "voters"),
         (config.with_beat(Duration::ZERO), "beat"),
         (config.with_support_lease(Duration::ZERO), "support_lease"),
         (config.with_support_lease(ms(2_000)), "support_lease"),
@@ -106,15 +109,42 @@ fn settings_name_the_field() {
 }
 
 #[test]
+fn voters_are_one_three_or_five() {
+    let nodes: std::vec::Vec<NodeId> = [9, 3, 7, 5, 1].map(NodeId).into();
+    let cases = [(1, 1), (3, 2), (5, 3)];
+    for (len, quorum) in cases {
+        let voters = Voters::new(&nodes[..len]).unwrap();
+        assert_eq!((voters.len(), voters.quorum()), (len, quorum));
+        assert!(voters.iter().is_sorted());
+        assert!(nodes[..len].iter().all(|node| voters.contains(*node)));
+        assert!(!voters.contains(NodeId(0)) && !voters.contains(NodeId(8)));
+        let mut turned = nodes[..len].to_vec();
+        turned.reverse();
+        assert_eq!(Voters::new(&turned), Ok(voters));
+        assert_ne!(voters.digest(), 0);
+    }
+    let three = Voters::new(&nodes[..3]).unwrap();
+    assert_ne!(three.digest(), Voters::new(&nodes[1..4]).unwrap().digest());
+    assert_eq!(Voters::NONE.digest(), 0);
+    for got in [0, 2, 4] {
+        let refused = Err(VotersError::Count { got });
+        assert_eq!(Voters::new(&nodes[..got]), refused);
+    }
+    let node = NodeId(3);
+    let twice = Voters::new(&[node, NodeId(1), node]);
+    assert_eq!(twice, Err(VotersError::Twice { node }));
+}
+
+#[test]
 fn a_single_node_leads_at_once_and_its_own_node_follows() {
-    let mut machine = machine(LeadershipConfig::new().with_bootstrap(true));
+    let mut machine = machine(trust().with_bootstrap(true));
     assert_eq!(machine.poll_timeout(), Some(at(0)));
     machine.handle_timeout(at(0));
     let term = Term(1_000);
     assert_eq!(machine.reign(), Some(term));
     settle(&mut machine, at(0));
     assert_eq!(machine.leader(), Some(Leader { node: ME, term }));
-    machine.handle_registered(at(1), ME, 0);
+    machine.handle_registered(at(1), ME, 0, 0);
     assert!(commands(&mut machine).contains(&LeadershipCommand::OpenBarrier { term }));
     // A long stop costs a node without others nothing.
     machine.handle_timeout(at(60_000));
@@ -123,7 +153,7 @@ fn a_single_node_leads_at_once_and_its_own_node_follows() {
 
 #[test]
 fn a_node_that_must_not_bootstrap_never_leads_alone() {
-    let mut machine = machine(LeadershipConfig::new());
+    let mut machine = machine(trust());
     machine.handle_timeout(at(0));
     assert_eq!(machine.poll_timeout(), None);
     machine.handle_timeout(at(60_000));
@@ -133,7 +163,7 @@ fn a_node_that_must_not_bootstrap_never_leads_alone() {
 #[test]
 fn a_joiner_listens_before_it_leads() {
     for bootstrap in [false, true] {
-        let mut machine = machine(LeadershipConfig::new().with_bootstrap(bootstrap));
+        let mut machine = machine(trust().with_bootstrap(bootstrap));
         machine.handle_member(at(10), member(6, 60)).unwrap();
         machine.handle_timeout(at(10));
         assert_eq!(machine.reign(), None);
@@ -147,7 +177,7 @@ fn a_joiner_listens_before_it_leads() {
 
 #[test]
 fn a_reign_is_followed_as_long_as_it_is_heard() {
-    let mut machine = machine(LeadershipConfig::new());
+    let mut machine = machine(trust());
     let (old, young) = (NodeId(1), NodeId(9));
     machine.handle_member(at(0), member(1, 10)).unwrap();
     machine.handle_member(at(0), member(9, 90)).unwrap();
@@ -204,7 +234,7 @@ fn a_reign_is_followed_as_long_as_it_is_heard() {
 
 #[test]
 fn too_low_a_term_is_refused_once_per_beat() {
-    let mut machine = machine(LeadershipConfig::new());
+    let mut machine = machine(trust());
     machine.handle_member(at(0), member(1, 10)).unwrap();
     machine
         .handle_control(at(0), NodeId(1), Term(2_000), &beat(1))
@@ -233,7 +263,7 @@ fn too_low_a_term_is_refused_once_per_beat() {
 
 #[test]
 fn silence_ends_following_and_a_newer_beat_renews_it() {
-    let mut machine = machine(LeadershipConfig::new());
+    let mut machine = machine(trust());
     machine.handle_member(at(0), member(1, 10)).unwrap();
     let beat_at = |machine: &mut Leadership<_>, ms, seq| {
         machine
@@ -250,7 +280,7 @@ fn silence_ends_following_and_a_newer_beat_renews_it() {
     assert_eq!(machine.leader(), None);
     assert_eq!(machine.reign(), Some(Term(2_001)));
 
-    let mut machine = self::machine(LeadershipConfig::new().with_may_lead(false));
+    let mut machine = self::machine(trust().with_may_lead(false));
     machine.handle_member(at(0), member(1, 10)).unwrap();
     beat_at(&mut machine, 0, 1);
     for ms in (0..=800).step_by(100) {
@@ -265,7 +295,7 @@ fn silence_ends_following_and_a_newer_beat_renews_it() {
 
 #[test]
 fn what_waited_while_a_node_was_stopped_comes_before_its_silence() {
-    let mut machine = machine(LeadershipConfig::new());
+    let mut machine = machine(trust());
     machine.handle_member(at(0), member(1, 10)).unwrap();
     machine
         .handle_control(at(0), NodeId(1), Term(2_000), &beat(1))
@@ -286,7 +316,7 @@ fn what_waited_while_a_node_was_stopped_comes_before_its_silence() {
 
 #[test]
 fn a_leader_answers_the_first_beats_at_once() {
-    let mut machine = machine(LeadershipConfig::new().with_bootstrap(true));
+    let mut machine = machine(trust().with_bootstrap(true));
     machine.handle_timeout(at(0));
     settle(&mut machine, at(0));
     machine.handle_member(at(5), member(6, 60)).unwrap();
@@ -322,15 +352,18 @@ fn a_leader_answers_the_first_beats_at_once() {
 #[test]
 fn the_barrier_waits_for_registrations_or_for_the_lease() {
     for registers in [false, true] {
-        let mut machine = machine(LeadershipConfig::new().with_bootstrap(true));
+        let mut machine = machine(trust().with_bootstrap(true));
         machine.handle_timeout(at(0));
         machine.handle_member(at(0), member(6, 60)).unwrap();
         settle(&mut machine, at(0));
-        machine.handle_registered(at(1), ME, 0);
+        machine.handle_registered(at(1), ME, 0, 0);
         assert!(!machine.is_open());
         if registers {
-            machine.handle_registered(at(2), NodeId(6), 0);
-            machine.handle_registered(at(2), NodeId(77), 0);
+            machine
+                .handle_control(at(2), NodeId(6), Term(1_000), &node_beat(1))
+                .unwrap();
+            machine.handle_registered(at(2), NodeId(6), 0, 0);
+            machine.handle_registered(at(2), NodeId(77), 0, 0);
             assert!(machine.is_open());
             // Once over, it stays over.
             machine.end_sessions(at(3), NodeId(6));
@@ -349,7 +382,7 @@ fn the_barrier_waits_for_registrations_or_for_the_lease() {
 
 #[test]
 fn removed_incarnations_stay_removed() {
-    let mut machine = machine(LeadershipConfig::new());
+    let mut machine = machine(trust());
     machine.handle_member(at(0), member(1, 10)).unwrap();
     machine.handle_member(at(1), removed(1, 10)).unwrap();
     let unknown = Err(ControlError::UnknownPeer);
@@ -372,7 +405,7 @@ fn removed_incarnations_stay_removed() {
 
 #[test]
 fn a_full_table_says_so_and_forgets_the_removed_first() {
-    let mut machine = machine(LeadershipConfig::new());
+    let mut machine = machine(trust());
     for node in 1..4 {
         machine.handle_member(at(0), member(node, node)).unwrap();
     }
@@ -386,7 +419,7 @@ fn a_full_table_says_so_and_forgets_the_removed_first() {
 
 #[test]
 fn other_frames_are_not_for_leadership() {
-    let mut machine = machine(LeadershipConfig::new());
+    let mut machine = machine(trust());
     let frame = Control::KeepAlive(KeepAlive { leaving: false });
     assert_eq!(
         machine.handle_control(at(0), ME, Term::NONE, &frame),
@@ -396,7 +429,7 @@ fn other_frames_are_not_for_leadership() {
 
 #[test]
 fn a_used_up_term_is_renewed() {
-    let mut machine = machine(LeadershipConfig::new().with_bootstrap(true));
+    let mut machine = machine(trust().with_bootstrap(true));
     machine.handle_timeout(at(0));
     settle(&mut machine, at(0));
     machine.renew(at(10));

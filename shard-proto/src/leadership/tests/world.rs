@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::vec::Vec;
 
 use crate::leadership::{
-    ControlError, Leadership, LeadershipCommand, LeadershipConfig, LeadershipStats, PeerSlot,
+    ControlError, Leadership, LeadershipCommand, LeadershipConfig, LeadershipStats, Ownership,
+    PeerSlot,
 };
 use crate::membership::{Member, MemberChange, MemberState, RemovalCause, Roles};
 use crate::wire::Control;
@@ -16,6 +17,11 @@ pub(super) const EPOCH: u64 = 28_000_000_000;
 
 pub(super) const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
+}
+
+/// The settings of `Trust`.
+pub(super) const fn trust() -> LeadershipConfig {
+    LeadershipConfig::new().with_ownership(Ownership::Trust)
 }
 
 pub(super) struct Host {
@@ -92,7 +98,7 @@ impl World {
     pub(super) fn cluster(seed: u64, count: usize) -> Self {
         let mut world = Self::new(seed);
         for i in 0..count {
-            world.start(LeadershipConfig::new(), 1_000 + i as u64, 0);
+            world.start(trust(), 1_000 + i as u64, 0);
         }
         let all: Vec<usize> = (0..count).collect();
         world.introduce(&all);
@@ -271,6 +277,8 @@ impl World {
                     host.taken.push(term);
                     self.reigns.push((i, term));
                 }
+                LeadershipCommand::Act { term } => assert_eq!(self.hosts[i].reign, Some(term)),
+                LeadershipCommand::Hearing { hears, .. } => assert!(hears),
                 LeadershipCommand::OpenBarrier { term } => {
                     let host = &mut self.hosts[i];
                     assert_eq!(host.reign, Some(term));
@@ -393,7 +401,7 @@ impl World {
                 if self.hosts[to].reign == Some(term) {
                     let now = self.instant();
                     let host = &mut self.hosts[to];
-                    host.machine.handle_registered(now, Self::id(from), 0);
+                    host.machine.handle_registered(now, Self::id(from), 0, 0);
                     self.drain(to);
                 }
             }

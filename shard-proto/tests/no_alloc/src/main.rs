@@ -10,7 +10,7 @@ use shard_proto::{
     EntityTypeId, Incarnation, Instant, NodeId, Session, ShardId, Term,
     allocation::LeastShards,
     coordinator::{Coordinator, CoordinatorCommand, CoordinatorConfig},
-    leadership::{Leadership, LeadershipCommand, LeadershipConfig, PeerSlot},
+    leadership::{Leadership, LeadershipCommand, LeadershipConfig, Ownership, PeerSlot},
     membership::{Member, MemberChange, MemberState, Roles},
     region::{Command, Region, RegionConfig, Route},
     table::{ArrayStorage, CoordinatorArray},
@@ -75,7 +75,10 @@ impl Node {
         let coordinator_config = CoordinatorConfig::new("sensor").with_shard_count(shards);
         let peers = [PeerSlot::EMPTY; 8];
         let mut node = Self {
-            leadership: Leadership::new(now, ME, LIFE, LeadershipConfig::default(), peers).ok()?,
+            leadership: {
+                let config = LeadershipConfig::new().with_ownership(Ownership::Trust);
+                Leadership::new(now, ME, LIFE, config, peers).ok()?
+            },
             region: Region::new(now, ME, session, region_config, region).ok()?,
             coordinator: Coordinator::new(now, coordinator_config, LeastShards::new(), coordinator)
                 .ok()?,
@@ -127,6 +130,7 @@ impl Node {
             LeadershipCommand::Lease(until) => self.region.handle_lease(now, until),
             LeadershipCommand::Lapsed { lapses } => self.region.handle_lapse(now, lapses),
             LeadershipCommand::Begin { term } => self.coordinator.begin(now, term),
+            LeadershipCommand::Act { .. } | LeadershipCommand::Hearing { .. } => {}
             LeadershipCommand::OpenBarrier { .. } => self.coordinator.open_barrier(now),
             LeadershipCommand::End => self.coordinator.end(now),
             LeadershipCommand::NodeLapsed { node } => self.coordinator.handle_lapsed(now, node),
