@@ -157,4 +157,4 @@ pub use shard_proto::hash::ShardHash;
 pub use shard_proto::membership::{MemberChange, MemberState};
 pub use shard_proto::node::{EntityKey, NodeStats};
 pub use shard_proto::region::RejectReason;
-pub use shard_proto::{Epoch, Home, Incarnation, NodeId, ShardId, Term, allocation};
+pub use shard_proto::{Epoch, Home, Incarnation, Leader, NodeId, ShardId, Term, allocation};

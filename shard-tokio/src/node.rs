@@ -6,7 +6,7 @@ use std::sync::Arc;
 use shard_proto::membership::MemberChange;
 use shard_proto::membership::MemberState;
 use shard_proto::node::NodeStats;
-use shard_proto::{Incarnation, NodeId};
+use shard_proto::{Incarnation, Leader, NodeId};
 use tokio::sync::oneshot;
 
 use crate::builder::{NodeBuilder, Preset};
@@ -113,6 +113,12 @@ impl Node {
     #[must_use]
     pub fn members(&self) -> Vec<Member> {
         lock(&self.running.shared.members).clone()
+    }
+
+    /// The reign this node follows; `None` while it knows of none.
+    #[must_use]
+    pub fn leader(&self) -> Option<Leader> {
+        *lock(&self.running.shared.leader)
     }
 
     /// What it counted, as of its driver's last turn.

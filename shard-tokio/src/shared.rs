@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use shard_proto::hash::ShardHash;
 use shard_proto::node::{EntityKey, NodeStats, ReplyTo, TypeIndex, Weight};
-use shard_proto::{Epoch, Instant, NodeId, ShardId};
+use shard_proto::{Epoch, Instant, Leader, NodeId, ShardId};
 
 use tokio::sync::Semaphore;
 
@@ -71,6 +71,7 @@ pub(crate) struct NodeShared {
     pub(crate) max_message: usize,
     pub(crate) stats: Mutex<NodeStats>,
     pub(crate) members: Mutex<Vec<Member>>,
+    pub(crate) leader: Mutex<Option<Leader>>,
     sweeps: Mutex<Vec<Weak<dyn Sweep>>>,
     /// Never has a permit; closed at the end.
     running: Semaphore,
@@ -90,6 +91,7 @@ impl NodeShared {
             max_message,
             stats: Mutex::default(),
             members: Mutex::default(),
+            leader: Mutex::default(),
             sweeps: Mutex::default(),
             running: Semaphore::new(0),
         }

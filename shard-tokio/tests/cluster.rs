@@ -19,6 +19,9 @@ async fn two_nodes_answer_for_each_other() {
         let b = Peer::start("b", &seeds[1], &seeds[..1], &world).await;
         a.scribes.ready().await.unwrap();
         b.scribes.ready().await.unwrap();
+        for peer in [&a, &b] {
+            assert_eq!(peer.node.leader().map(|it| it.node), Some(a.node.id()));
+        }
         for round in 1..=3 {
             for e in 0..64 {
                 let peer = if e % 2 == 0 { &a } else { &b };

@@ -134,6 +134,7 @@ impl Driver {
             }
             NodeCommand::Leader(leader) => {
                 tracing::debug!(?leader, "following a leader");
+                *lock(&self.shared.leader) = leader;
             }
             NodeCommand::Left => {
                 self.left = true;
