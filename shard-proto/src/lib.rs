@@ -150,6 +150,7 @@
 //! | `alloc` | `node`, tables on the heap, encoding into growing buffers |
 //! | `std` | `alloc`; nothing else of its own |
 //! | `swim` | membership by SWIM inside `node` |
+//! | `sim` | `sim`: a cluster in virtual time, with faults, that checks what is promised; for tests |
 #![no_std]
 #[cfg(any(feature = "alloc", test))]
 extern crate alloc;
@@ -165,6 +166,8 @@ pub mod membership;
 #[cfg(feature = "alloc")]
 pub mod node;
 pub mod region;
+#[cfg(feature = "sim")]
+pub mod sim;
 pub mod table;
 #[cfg(test)]
 mod testing;

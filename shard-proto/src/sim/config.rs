@@ -1,0 +1,473 @@
+//! The shape of a world.
+
+use core::fmt;
+use core::time::Duration;
+
+use super::FaultProfile;
+use super::store::{MAX_HOSTS, MAX_QUEUE, MAX_SHARDS};
+use crate::hash::SplitMix64;
+use crate::leadership::{self, LeadershipConfig, Ownership};
+use crate::{NodeId, hash, micros};
+
+/// Most entity types of a world.
+const MAX_TYPES: u8 = 4;
+
+/// The shape of a world: how many of what, how fast, and for how long things go wrong.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorldConfig {
+    pub(super) nodes: u8,
+    pub(super) voters: u8,
+    pub(super) shards: u32,
+    pub(super) types: u8,
+    pub(super) entities: u32,
+    pub(super) ownership: Ownership,
+    pub(super) leadership: LeadershipConfig,
+    pub(super) retry_interval: Duration,
+    pub(super) rebalance_interval: Duration,
+    pub(super) handoff_timeout: Duration,
+    pub(super) drain: Duration,
+    pub(super) buffer: u32,
+    pub(super) window: u32,
+    pub(super) delay: (Duration, Duration),
+    pub(super) loss: u16,
+    pub(super) duplicate: u16,
+    pub(super) late: u16,
+    pub(super) late_by: Duration,
+    pub(super) start_delay: Duration,
+    pub(super) stop_delay: Duration,
+    pub(super) traffic: Duration,
+    pub(super) moves: Duration,
+    pub(super) detection: (Duration, Duration),
+    pub(super) clock_rate: u32,
+    pub(super) wall_skew: Duration,
+    pub(super) faults: FaultProfile,
+    pub(super) faulty_for: Duration,
+    pub(super) calm_for: Duration,
+    pub(super) text: bool,
+}
+
+impl WorldConfig {
+    /// Five nodes of which three vote, 32 shards of one type, default timing, a minute and a half of faults.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            nodes: 5,
+            voters: 3,
+            shards: 32,
+            types: 1,
+            entities: 2,
+            ownership: Ownership::default(),
+            leadership: LeadershipConfig::new(),
+            retry_interval: Duration::from_millis(250),
+            rebalance_interval: Duration::from_secs(2),
+            handoff_timeout: Duration::from_secs(10),
+            drain: Duration::from_secs(8),
+            buffer: 512,
+            window: 512,
+            delay: (Duration::from_millis(1), Duration::from_millis(10)),
+            loss: 10,
+            duplicate: 10,
+            late: 5,
+            late_by: Duration::from_secs(3),
+            start_delay: Duration::from_millis(200),
+            stop_delay: Duration::from_millis(300),
+            traffic: Duration::from_millis(60),
+            moves: Duration::from_secs(2),
+            detection: (Duration::from_millis(500), Duration::from_secs(3)),
+            clock_rate: 15_000,
+            wall_skew: Duration::from_millis(500),
+            faults: FaultProfile::default(),
+            faulty_for: Duration::from_secs(90),
+            calm_for: Duration::from_secs(30),
+            text: false,
+        }
+    }
+
+    /// As [`WorldConfig::new`], with the timing for local networks.
+    #[must_use]
+    pub fn lan() -> Self {
+        Self {
+            leadership: LeadershipConfig::lan(),
+            retry_interval: Duration::from_millis(100),
+            delay: (Duration::from_micros(200), Duration::from_millis(3)),
+            start_delay: Duration::from_millis(50),
+            stop_delay: Duration::from_millis(100),
+            detection: (Duration::from_millis(200), Duration::from_secs(1)),
+            ..Self::new()
+        }
+    }
+
+    /// A shape that differs from seed to seed: 3 to 7 nodes, 16 to 64 shards, either timing.
+    #[must_use]
+    pub fn from_seed(seed: u64) -> Self {
+        let mut rng = SplitMix64::new(hash::mix(seed ^ 0x5eed));
+        let mut config = if rng.below(3) == 0 {
+            Self::lan()
+        } else {
+            Self::new()
+        };
+        config.nodes = 3 + rng.below(5) as u8;
+        config.voters = if config.nodes >= 5 && rng.below(2) == 0 {
+            5
+        } else {
+            3
+        };
+        config.shards = 16 << rng.below(3);
+        config.types = 1 + u8::from(rng.below(4) == 0);
+        config.entities = 1 + rng.below(3) as u32;
+        config.buffer = [32, 128, 512][rng.below(3) as usize];
+        config.window = [64, 256][rng.below(2) as usize];
+        config.moves = Duration::from_millis([500, 2_000, 10_000][rng.below(3) as usize]);
+        config
+    }
+
+    /// How many hosts there are, 1 to 16. Default 5.
+    #[must_use]
+    pub fn with_nodes(mut self, nodes: u8) -> Self {
+        self.nodes = nodes;
+        self
+    }
+
+    /// How many of them vote, the first ones: 1, 3 or 5. Default 3. Of no account without leases.
+    #[must_use]
+    pub fn with_voters(mut self, voters: u8) -> Self {
+        self.voters = voters;
+        self
+    }
+
+    /// How many shards each type has, 1 to 64. Default 32.
+    #[must_use]
+    pub fn with_shards(mut self, shards: u32) -> Self {
+        self.shards = shards;
+        self
+    }
+
+    /// How many entity types there are, 1 to 4. Default 1.
+    #[must_use]
+    pub fn with_types(mut self, types: u8) -> Self {
+        self.types = types;
+        self
+    }
+
+    /// How many entities each shard has. Default 2.
+    #[must_use]
+    pub fn with_entities(mut self, entities: u32) -> Self {
+        self.entities = entities;
+        self
+    }
+
+    /// What entitles a node to serve. Default: the default of [`Ownership`].
+    #[must_use]
+    pub fn with_ownership(mut self, ownership: Ownership) -> Self {
+        self.ownership = ownership;
+        self
+    }
+
+    /// Leases and beats; its ownership and voters are set by this config. Default: [`LeadershipConfig::new`].
+    #[must_use]
+    pub fn with_leadership(mut self, leadership: LeadershipConfig) -> Self {
+        self.leadership = leadership;
+        self
+    }
+
+    /// After how long regions and coordinators say again what was not answered. Default 250 ms.
+    #[must_use]
+    pub fn with_retry_interval(mut self, interval: Duration) -> Self {
+        self.retry_interval = interval;
+        self
+    }
+
+    /// How often the strategy is asked for moves. Default 2 s.
+    #[must_use]
+    pub fn with_rebalance_interval(mut self, interval: Duration) -> Self {
+        self.rebalance_interval = interval;
+        self
+    }
+
+    /// How long a handoff may take, and entities to stop in it. Default 10 s and 8 s.
+    #[must_use]
+    pub fn with_handoff(mut self, timeout: Duration, drain: Duration) -> Self {
+        self.handoff_timeout = timeout;
+        self.drain = drain;
+        self
+    }
+
+    /// How many messages a region buffers, at most 1024 with what comes back. Default 512.
+    #[must_use]
+    pub fn with_buffer(mut self, messages: u32) -> Self {
+        self.buffer = messages;
+        self
+    }
+
+    /// How many data frames a link takes before it counts as congested, at most 1024. Default 512.
+    #[must_use]
+    pub fn with_window(mut self, frames: u32) -> Self {
+        self.window = frames;
+        self
+    }
+
+    /// How long a frame is under way, at least and at most. Default 1 to 10 ms.
+    #[must_use]
+    pub fn with_delay(mut self, least: Duration, most: Duration) -> Self {
+        self.delay = (least, most);
+        self
+    }
+
+    /// How many of 1000 control frames are lost, doubled, and late (by `late_by` at most), as long as things go wrong.
+    /// Default 10, 10 and 5, 3 s.
+    #[must_use]
+    pub fn with_noise(mut self, loss: u16, duplicate: u16, late: u16, late_by: Duration) -> Self {
+        self.loss = loss;
+        self.duplicate = duplicate;
+        self.late = late;
+        self.late_by = late_by;
+        self
+    }
+
+    /// How long a shard takes to start and to stop at most. Default 200 and 300 ms.
+    #[must_use]
+    pub fn with_hosting(mut self, start: Duration, stop: Duration) -> Self {
+        self.start_delay = start;
+        self.stop_delay = stop;
+        self
+    }
+
+    /// How often a caller on each host sends, on average. Default every 60 ms; zero: never.
+    #[must_use]
+    pub fn with_traffic(mut self, every: Duration) -> Self {
+        self.traffic = every;
+        self
+    }
+
+    /// How often a shard is moved for no reason, on average. Default every 2 s; zero: never.
+    #[must_use]
+    pub fn with_moves(mut self, every: Duration) -> Self {
+        self.moves = every;
+        self
+    }
+
+    /// How long the built-in membership takes to notice something, at least and at most. Default 0.5 to 3 s.
+    #[must_use]
+    pub fn with_detection(mut self, least: Duration, most: Duration) -> Self {
+        self.detection = (least, most);
+        self
+    }
+
+    /// By how much clocks run too fast or too slow at most, in millionths. Default 15 000; leases hold up to 20 000.
+    #[must_use]
+    pub fn with_clock_rate(mut self, ppm: u32) -> Self {
+        self.clock_rate = ppm;
+        self
+    }
+
+    /// By how much wall clocks are off at most. Default 500 ms.
+    #[must_use]
+    pub fn with_wall_skew(mut self, skew: Duration) -> Self {
+        self.wall_skew = skew;
+        self
+    }
+
+    /// Which faults are drawn.
+    #[must_use]
+    pub fn with_faults(mut self, faults: FaultProfile) -> Self {
+        self.faults = faults;
+        self
+    }
+
+    /// How long things go wrong, and how long then all has to come to rest. Default 90 s and 30 s.
+    #[must_use]
+    pub fn with_phases(mut self, faulty: Duration, calm: Duration) -> Self {
+        self.faulty_for = faulty;
+        self.calm_for = calm;
+        self
+    }
+
+    /// Whether the trace keeps lines of text. Default: no.
+    #[must_use]
+    pub fn with_text(mut self, text: bool) -> Self {
+        self.text = text;
+        self
+    }
+
+    /// How many hosts there are.
+    #[must_use]
+    pub fn nodes(&self) -> u8 {
+        self.nodes
+    }
+
+    /// How many of them vote.
+    #[must_use]
+    pub fn voters(&self) -> u8 {
+        self.voters
+    }
+
+    /// How many shards each type has.
+    #[must_use]
+    pub fn shards(&self) -> u32 {
+        self.shards
+    }
+
+    /// How many types there are.
+    #[must_use]
+    pub fn types(&self) -> u8 {
+        self.types
+    }
+
+    /// Shards of all types.
+    #[must_use]
+    pub fn all_shards(&self) -> u32 {
+        self.shards * u32::from(self.types)
+    }
+
+    /// What entitles a node to serve.
+    #[must_use]
+    pub fn ownership(&self) -> Ownership {
+        self.ownership
+    }
+
+    /// Leases and beats.
+    #[must_use]
+    pub fn leadership(&self) -> &LeadershipConfig {
+        &self.leadership
+    }
+
+    /// How long things go wrong.
+    #[must_use]
+    pub fn faulty_for(&self) -> Duration {
+        self.faulty_for
+    }
+
+    /// How long then all has to come to rest.
+    #[must_use]
+    pub fn calm_for(&self) -> Duration {
+        self.calm_for
+    }
+
+    /// The node of a host.
+    #[must_use]
+    pub fn node(host: u8) -> NodeId {
+        // Not in the order of their numbers, so that nothing depends on it.
+        NodeId(hash::mix(u64::from(host) + 1) | 1)
+    }
+
+    pub(super) fn leadership_config(&self) -> LeadershipConfig {
+        self.leadership.with_ownership(self.ownership)
+    }
+
+    /// Checks every setting.
+    ///
+    /// # Errors
+    /// [`ConfigError`], which names the setting.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let wrong = |field, problem| Err(ConfigError { field, problem });
+        if self.nodes == 0 || usize::from(self.nodes) > MAX_HOSTS {
+            return wrong("nodes", "must be 1 to 16");
+        }
+        if !matches!(self.voters, 1 | 3 | 5) || self.voters > self.nodes {
+            return wrong("voters", "must be 1, 3 or 5, and not more than nodes");
+        }
+        if self.shards == 0 || self.shards as usize > MAX_SHARDS {
+            return wrong("shards", "must be 1 to 64");
+        }
+        if self.types == 0 || self.types > MAX_TYPES {
+            return wrong("types", "must be 1 to 4");
+        }
+        if self.entities == 0 || self.entities > 1024 {
+            return wrong("entities", "must be 1 to 1024");
+        }
+        let room = (MAX_QUEUE / 2) as u32;
+        if self.buffer == 0 || self.buffer > room {
+            return wrong("buffer", "must be 1 to 1024");
+        }
+        if self.window == 0 || self.window > room {
+            return wrong("window", "must be 1 to 1024");
+        }
+        if micros(self.delay.0) == 0 || self.delay.0 > self.delay.1 {
+            return wrong(
+                "delay",
+                "must be at least 1 µs, and not more than its maximum",
+            );
+        }
+        if self.loss > 1000 || self.duplicate > 1000 || self.late > 1000 {
+            return wrong("noise", "must be at most 1000 of 1000");
+        }
+        if self.detection.0 > self.detection.1 {
+            return wrong("detection", "must not be more than its maximum");
+        }
+        if self.clock_rate > 500_000 {
+            return wrong("clock_rate", "must be at most 500000 ppm");
+        }
+        let ms = Duration::from_millis(1);
+        if self.retry_interval < ms {
+            return wrong("retry_interval", "must be at least 1 ms");
+        }
+        if self.rebalance_interval < ms {
+            return wrong("rebalance_interval", "must be at least 1 ms");
+        }
+        if self.drain < ms || self.drain >= self.handoff_timeout {
+            return wrong(
+                "handoff",
+                "must have a drain of at least 1 ms that is shorter than its timeout",
+            );
+        }
+        let day = Duration::from_secs(24 * 60 * 60);
+        let times = [
+            ("handoff", self.handoff_timeout),
+            ("rebalance_interval", self.rebalance_interval),
+            ("retry_interval", self.retry_interval),
+            ("delay", self.delay.1),
+            ("noise", self.late_by),
+            ("hosting", self.start_delay.max(self.stop_delay)),
+            ("traffic", self.traffic),
+            ("moves", self.moves),
+            ("detection", self.detection.1),
+            ("wall_skew", self.wall_skew),
+            ("phases", self.faulty_for.max(self.calm_for)),
+        ];
+        if let Some((field, _)) = times.iter().find(|(_, time)| *time > day) {
+            return wrong(field, "must be at most a day");
+        }
+        match self.leadership_config().validate() {
+            Ok(()) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Default for WorldConfig {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A setting of a world that cannot work. Nothing was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    field: &'static str,
+    problem: &'static str,
+}
+
+impl ConfigError {
+    /// The setting to change.
+    #[must_use]
+    pub const fn field(&self) -> &'static str {
+        self.field
+    }
+}
+
+impl From<leadership::ConfigError> for ConfigError {
+    fn from(error: leadership::ConfigError) -> Self {
+        Self {
+            field: error.field(),
+            problem: "does not fit the other settings of leadership",
+        }
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.field, self.problem)
+    }
+}
+
+impl core::error::Error for ConfigError {}
