@@ -71,6 +71,7 @@ impl Ledger<'_> {
             return false;
         };
         if slot.phase() != Phase::Unallocated
+            || !self.book.acts()
             || (self.book.phase != CoordPhase::Open && !slot.has(flag::FREED))
         {
             return false;

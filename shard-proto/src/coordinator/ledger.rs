@@ -11,7 +11,7 @@ use super::{
 use crate::{Epoch, Instant, Term, allocation::Candidate, table::list::List};
 
 /// What a coordinator knows beside its tables.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Book {
     pub(super) now: Instant,
     pub(super) phase: CoordPhase,
@@ -108,6 +108,11 @@ impl Book {
             stats: self.stats,
             ..Self::new(self.now)
         };
+    }
+
+    /// Whether anything but acknowledgements may be said.
+    pub(super) const fn acts(&self) -> bool {
+        matches!(self.phase, CoordPhase::Acting | CoordPhase::Open)
     }
 
     /// Milliseconds, wrapping, of a time from now, not before it.

@@ -31,6 +31,7 @@ const BATCH: u32 = 64;
 ///
 /// There is one per type on every node that may lead; the one on the leading node works, the others note who is a
 /// member. See the [module](super) for how a shard changes hands.
+#[derive(Clone)]
 pub struct Coordinator<A, S> {
     pub(super) config: CoordinatorConfig,
     strategy: A,
@@ -82,26 +83,37 @@ impl<A: AllocationStrategy, S: CoordinatorStorage> Coordinator<A, S> {
         })
     }
 
-    /// This node leads under a fresh term: from here on claims are taken and homes told. What nobody claims waits for
-    /// [`Self::open_barrier`]. A term that is not above the one of a reign that lasts changes nothing. O(shards + nodes).
+    /// This node may come to lead under a fresh term: from here on regions register and claims are taken. Homes are told
+    /// from [`Self::act`] on, and what nobody claims waits for [`Self::open_barrier`]. A term that is not above the one of
+    /// a reign that lasts changes nothing. O(shards + nodes).
     pub fn begin(&mut self, now: Instant, term: Term) {
         if self.book.phase != CoordPhase::Idle && term <= self.book.term {
             return;
         }
-        let (ledger, _) = self.at(now);
+        let (mut ledger, _) = self.at(now);
         ledger.shards.fill(CoordShardSlot::EMPTY);
-        ledger
-            .nodes
-            .iter_mut()
-            .for_each(CoordNodeSlot::forget_reign);
-        ledger.book.forget_reign();
+        ledger.forget_reign();
         ledger.book.phase = CoordPhase::Recovering;
         ledger.book.term = term;
     }
 
-    /// Every lease of a predecessor is over: what nobody claims may be allocated. Once per reign; again changes nothing.
-    pub fn open_barrier(&mut self, now: Instant) {
+    /// A quorum supports this reign and is registered: from here on homes are told and shards handed off. Once per reign;
+    /// again changes nothing. O(shards being handed off).
+    pub fn act(&mut self, now: Instant) {
         if self.book.phase != CoordPhase::Recovering {
+            return;
+        }
+        let (mut ledger, _) = self.at(now);
+        ledger.book.phase = CoordPhase::Acting;
+        ledger.renew_deadlines();
+        ledger.try_wanted();
+    }
+
+    /// Every lease of a predecessor is over: what nobody claims may be allocated. Once per reign; again changes nothing.
+    /// Implies [`Self::act`].
+    pub fn open_barrier(&mut self, now: Instant) {
+        self.act(now);
+        if self.book.phase != CoordPhase::Acting {
             return;
         }
         let (mut ledger, _) = self.at(now);
@@ -114,12 +126,13 @@ impl<A: AllocationStrategy, S: CoordinatorStorage> Coordinator<A, S> {
 
     /// The reign is over: everything is forgotten except the members; nothing more is sent. O(nodes).
     pub fn end(&mut self, now: Instant) {
-        let (ledger, _) = self.at(now);
-        ledger
-            .nodes
-            .iter_mut()
-            .for_each(CoordNodeSlot::forget_reign);
-        ledger.book.forget_reign();
+        self.at(now).0.forget_reign();
+    }
+
+    /// Whether a node has echoed a beat that was sent within the support lease: only then it is given shards. A node is
+    /// taken not to hear until this says so, unless membership is trusted. O(log nodes).
+    pub fn handle_hearing(&mut self, now: Instant, node: NodeId, hears: bool) {
+        self.at(now).0.handle_hearing(node, hears);
     }
 
     /// The view changed. Also while this node does not lead.
@@ -171,7 +184,7 @@ impl<A: AllocationStrategy, S: CoordinatorStorage> Coordinator<A, S> {
     /// The strategy's `rebalance` counts as one step, whatever it costs.
     pub fn handle_timeout(&mut self, now: Instant) {
         let (mut ledger, strategy) = self.at(now);
-        if ledger.book.phase == CoordPhase::Idle {
+        if !ledger.book.acts() {
             return;
         }
         let budget = ledger.vacate(BATCH, strategy);
@@ -189,7 +202,7 @@ impl<A: AllocationStrategy, S: CoordinatorStorage> Coordinator<A, S> {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let book = &self.book;
-        if book.phase == CoordPhase::Idle {
+        if !book.acts() {
             return None;
         }
         if !book.vacating.is_empty() || !book.leaving.is_empty() {
@@ -352,6 +365,15 @@ fn ledger<'a>(
 }
 
 impl Ledger<'_> {
+    /// Members stay.
+    fn forget_reign(&mut self) {
+        let hears = self.config.trust;
+        for node in &mut *self.nodes {
+            node.forget_reign(hears);
+        }
+        self.book.forget_reign();
+    }
+
     fn handle_control(
         &mut self,
         from: NodeId,

@@ -122,12 +122,14 @@ impl Ledger<'_> {
         }
         self.book.order_len = self.book.order_len.saturating_add(1);
         self.book.candidates_stale = true;
+        let hears = self.config.trust;
         let slot = self.node_mut(index)?;
         *slot = CoordNodeSlot {
             order: slot.order,
             used: true,
             node: member.node,
             incarnation: member.incarnation,
+            hears,
             ..CoordNodeSlot::EMPTY
         };
         Some(index)
@@ -135,10 +137,12 @@ impl Ledger<'_> {
 
     /// An incarnation is gone: so is its session.
     fn remove(&mut self, index: u16) {
+        let hears = self.config.trust;
         let Some(slot) = self.node_mut(index) else {
             return;
         };
         let unsettled = slot.is_unsettled();
+        slot.hears = hears;
         slot.member = false;
         slot.gone = true;
         slot.ended = slot.ended.max(slot.session);
@@ -244,6 +248,18 @@ impl Ledger<'_> {
         }
         if hosted {
             self.candidates_changed();
+        }
+    }
+
+    /// Protocol 5.6: a node that does not hear is not given shards.
+    pub(super) fn handle_hearing(&mut self, node: NodeId, hears: bool) {
+        if let Some(slot) = self.member(node).and_then(|index| self.node_mut(index))
+            && slot.hears != hears
+        {
+            slot.hears = hears;
+            if slot.registered {
+                self.candidates_changed();
+            }
         }
     }
 

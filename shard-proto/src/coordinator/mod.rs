@@ -40,6 +40,7 @@
 //! let tables = CoordinatorArray::<64, 8>::new();
 //! let mut coordinator = Coordinator::new(now, config, LeastShards::new(), tables)?;
 //! coordinator.begin(now, Term(1));
+//! coordinator.act(now);
 //!
 //! let (node, incarnation) = (NodeId(1), Incarnation(1));
 //! let member = Member { node, incarnation, state: MemberState::Up, roles: Roles::NONE };

@@ -92,6 +92,18 @@ impl Ledger<'_> {
         Ok(())
     }
 
+    /// Whoever drains has the whole time from now on.
+    pub(super) fn renew_deadlines(&mut self) {
+        let deadline = self.book.stamp(self.config.handoff_timeout);
+        for _ in 0..self.book.deadlines.len() {
+            if let Some(shard) = self.book.deadlines.rotate(self.shards)
+                && let Some(slot) = self.shard_mut(shard)
+            {
+                slot.deadline = deadline;
+            }
+        }
+    }
+
     /// Repeats what is unconfirmed and due, at most `budget`; what is left of it.
     pub(super) fn repeat(&mut self, mut budget: u32) -> u32 {
         while budget > 0 {

@@ -33,6 +33,9 @@ impl Ledger<'_> {
             }
             self.book.dirty_nodes.remove(self.nodes, at);
         }
+        if !self.book.acts() {
+            return None;
+        }
         while let Some(shard) = self.book.dirty.front() {
             if let Some(command) = self.shard_says(shard) {
                 return Some(Said::Command(command));

@@ -212,6 +212,8 @@ pub struct CoordNodeSlot {
     pub(super) incarnation: Incarnation,
     pub(super) state: MemberState,
     pub(super) roles: Roles,
+    /// It has echoed a beat lately.
+    pub(super) hears: bool,
     /// The newest session that registered or began to.
     pub(super) session: Option<Session>,
     /// Sessions up to this one have ended.
@@ -259,6 +261,7 @@ impl CoordNodeSlot {
         incarnation: Incarnation(0),
         state: MemberState::Joining,
         roles: Roles::NONE,
+        hears: false,
         session: None,
         ended: None,
         registered: false,
@@ -285,7 +288,7 @@ impl CoordNodeSlot {
     };
 
     /// Forgets the reign: sessions, shards, what there was to say. Members stay members.
-    pub(super) fn forget_reign(&mut self) {
+    pub(super) fn forget_reign(&mut self, hears: bool) {
         *self = Self {
             order: self.order,
             used: self.used,
@@ -295,6 +298,7 @@ impl CoordNodeSlot {
             incarnation: self.incarnation,
             state: self.state,
             roles: self.roles,
+            hears,
             ..Self::EMPTY
         };
     }
@@ -303,6 +307,7 @@ impl CoordNodeSlot {
     pub(super) fn may_host(&self, role: u32) -> bool {
         self.member
             && self.registered
+            && self.hears
             && !self.proxy
             && self.state == MemberState::Up
             && self.roles.has(role)

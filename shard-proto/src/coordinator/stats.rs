@@ -52,8 +52,10 @@ pub enum CoordPhase {
     /// Another node leads, or nobody. Members are noted, nothing else happens.
     #[default]
     Idle,
-    /// Claims are taken and answered for; what nobody claims waits for the barrier.
+    /// Regions register and claims are taken. Nothing else is said: whether this node leads is not decided yet.
     Recovering,
+    /// Homes are told and shards handed off; what nobody claims waits for the barrier.
+    Acting,
     /// Everything is allocated.
     Open,
 }

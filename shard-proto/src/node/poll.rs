@@ -137,6 +137,7 @@ impl<B: Body> Node<B> {
                     kind.registered.clear();
                     kind.barrier = None;
                     kind.coordinator.begin(now, term);
+                    kind.coordinator.act(now);
                 }
             }
             LeadershipCommand::Act { .. } | LeadershipCommand::Hearing { .. } => {}

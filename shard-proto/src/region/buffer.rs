@@ -7,7 +7,7 @@
 use super::slot::{BufferSlot, Content, NIL};
 
 /// The free slots.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Slab {
     free: u32,
     fresh: u32,

@@ -25,7 +25,7 @@ pub(super) struct Answer {
 pub(super) const DEREGISTER_AGAIN: u8 = 4;
 
 /// Everything but the tables.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Machine {
     pub(super) me: NodeId,
     pub(super) session: Session,
@@ -214,6 +214,12 @@ impl Machine {
             && self.flushing == 0
             && self.dirty.is_empty()
             && (!self.stopping || self.deregistered)
+    }
+
+    /// See [`Region::needs_registration`](super::Region::needs_registration).
+    pub(super) const fn needs_registration(&self) -> bool {
+        let deregistered = self.stopping && self.deregistered;
+        self.hosted > 0 || !(deregistered || self.registration.is_refused())
     }
 
     pub(super) fn has_lease(&self) -> bool {

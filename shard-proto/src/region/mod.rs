@@ -81,7 +81,7 @@ pub enum ShardPhase {
 }
 
 /// One region, see the [module](self).
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Region<P, S> {
     storage: S,
     machine: Machine,
@@ -399,6 +399,12 @@ impl<P, S: RegionStorage<P>> Region<P, S> {
     /// Whether the adopted leader's coordinator has confirmed the registration.
     pub fn is_registered(&self) -> bool {
         self.machine.registration.confirmed
+    }
+
+    /// Whether the coordinator has to know this region before the node's lease may last: not once it was deregistered,
+    /// nor while it is refused and hosts nothing.
+    pub fn needs_registration(&self) -> bool {
+        self.machine.needs_registration()
     }
 
     /// Version of the newest map that the adopted leader's coordinator sent to its end, if one has.

@@ -20,7 +20,7 @@ const SHARDS_PER_PART: u32 = 64;
 const REPEAT: u32 = 20;
 
 /// How far the registration with the adopted leader is.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Registration {
     pub(super) confirmed: bool,
     /// `Registered` is due, once the map is known.

@@ -222,7 +222,7 @@ impl NodeSlot {
 }
 
 /// What a buffer slot holds.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Content<P> {
     Free,
     Message(P),
@@ -234,7 +234,7 @@ pub(super) enum Content<P> {
 ///
 /// Slots form circular singly linked lists, of which a shard keeps only the last; the last keeps what is to know of
 /// the whole list.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct BufferSlot<P> {
     pub(super) content: Content<P>,
     /// What a message of another node is addressed to.

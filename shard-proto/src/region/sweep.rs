@@ -13,7 +13,7 @@ const BATCH: u32 = 512;
 const TURNS: u32 = 128;
 
 /// How far a pass over all shards is. It starts over, for all its purposes, when another purpose comes up.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Sweep {
     next: u32,
     left: u32,

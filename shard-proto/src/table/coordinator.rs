@@ -60,7 +60,7 @@ impl<S: CoordinatorStorage + ?Sized> CoordinatorStorage for &mut S {
 }
 
 /// Tables of fixed sizes, by value. Fits a `static`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct CoordinatorArray<const SHARDS: usize, const NODES: usize> {
     shards: [CoordShardSlot; SHARDS],
     nodes: [CoordNodeSlot; NODES],
@@ -133,7 +133,7 @@ impl CoordinatorStorage for CoordinatorSlices<'_> {
 
 /// Tables on the heap, sized once.
 #[cfg(feature = "alloc")]
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct CoordinatorHeap {
     shards: alloc::boxed::Box<[CoordShardSlot]>,
     nodes: alloc::boxed::Box<[CoordNodeSlot]>,

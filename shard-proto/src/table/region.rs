@@ -60,7 +60,7 @@ impl<P, S: RegionStorage<P> + ?Sized> RegionStorage<P> for &mut S {
 }
 
 /// Tables of fixed sizes, by value. Fits a `static`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ArrayStorage<P, const SHARDS: usize, const NODES: usize, const QUEUE: usize> {
     shards: [ShardSlot; SHARDS],
     nodes: [NodeSlot; NODES],
@@ -137,7 +137,7 @@ impl<P> RegionStorage<P> for SliceStorage<'_, P> {
 
 /// Tables on the heap, sized once.
 #[cfg(feature = "alloc")]
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct HeapStorage<P> {
     shards: alloc::boxed::Box<[ShardSlot]>,
     nodes: alloc::boxed::Box<[NodeSlot]>,

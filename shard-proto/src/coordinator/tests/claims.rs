@@ -314,6 +314,7 @@ fn s23_a_new_reign_takes_over_what_the_old_one_had_begun() {
     bed.coordinator.end(bed.now);
     bed.term = Term(8);
     bed.coordinator.begin(bed.now, Term(8));
+    bed.coordinator.act(bed.now);
     let claims = |node: u64| -> alloc::vec::Vec<_> {
         before
             .iter()
@@ -359,6 +360,7 @@ fn s30_a_new_reign_moves_no_shard_that_is_claimed() {
     bed.coordinator.end(bed.now);
     bed.term = Term(8);
     bed.coordinator.begin(bed.now, Term(8));
+    bed.coordinator.act(bed.now);
     for node in 1..=3 {
         let claims: alloc::vec::Vec<_> = before
             .iter()

@@ -124,6 +124,7 @@ impl Bed {
         let storage = CoordinatorHeap::new(config.shard_count(), 8);
         let mut coordinator = Coordinator::new(now, config, strategy, storage).unwrap();
         coordinator.begin(now, TERM);
+        coordinator.act(now);
         Self {
             now,
             term: TERM,
@@ -176,7 +177,15 @@ impl Bed {
 
     pub(super) fn change(&mut self, change: MemberChange) {
         self.coordinator.handle_member(self.now, change).unwrap();
+        if let MemberChange::Member(member) = change {
+            self.hears(member.node.0, true);
+        }
         self.check();
+    }
+
+    pub(super) fn hears(&mut self, node: u64, hears: bool) {
+        self.coordinator
+            .handle_hearing(self.now, NodeId(node), hears);
     }
 
     pub(super) fn up(&mut self, node: u64) {

@@ -130,7 +130,7 @@ fn r2_16_what_nobody_claims_waits_for_the_barrier() {
     bed.register(1).unwrap();
     bed.ask(1, 0).unwrap();
     assert_eq!(homes(&bed.pass(5_000)), []);
-    assert_eq!(bed.coordinator.phase(), CoordPhase::Recovering);
+    assert_eq!(bed.coordinator.phase(), CoordPhase::Acting);
     bed.coordinator.open_barrier(bed.now);
     assert_eq!(homes(&bed.settle()), [(1, 0, 1)]);
     bed.coordinator.open_barrier(bed.now);
@@ -206,6 +206,7 @@ fn r2_6_a_full_round_ends_the_reign() {
     assert_eq!(bed.home(1), None);
     bed.coordinator.end(bed.now);
     bed.coordinator.begin(bed.now, Term(8));
+    bed.coordinator.act(bed.now);
     bed.term = Term(8);
     bed.register(1).unwrap();
     bed.coordinator.open_barrier(bed.now);
@@ -309,6 +310,7 @@ fn nothing_is_said_or_due_without_a_reign() {
     bed.coordinator.handle_lapsed(bed.now, NodeId(2));
     bed.check();
     bed.coordinator.begin(bed.now, Term(9));
+    bed.coordinator.act(bed.now);
     bed.check();
     assert_eq!(
         bed.ask(2, 0).unwrap_err(),
@@ -323,7 +325,9 @@ fn nothing_is_said_or_due_without_a_reign() {
 fn a_late_begin_of_a_lower_term_changes_nothing() {
     let mut bed = Bed::open(4, 2).all_started();
     bed.coordinator.begin(bed.now, Term(6));
+    bed.coordinator.act(bed.now);
     bed.coordinator.begin(bed.now, TERM);
+    bed.coordinator.act(bed.now);
     assert_eq!(bed.coordinator.phase(), CoordPhase::Open);
     assert!(bed.home(0).is_some());
 }

@@ -224,6 +224,7 @@ fn array_slices_and_heap_say_the_same() {
             let strategy = crate::allocation::LeastShards::new();
             let mut coordinator = Coordinator::new(now, config(16), strategy, $storage).unwrap();
             coordinator.begin(now, TERM);
+            coordinator.act(now);
             coordinator.open_barrier(now);
             said(&mut |node| {
                 let member = Member {

@@ -11,6 +11,7 @@ mod authority;
 mod claims;
 mod harness;
 mod homes;
+mod leases;
 mod members;
 mod model;
 mod moves;

@@ -292,6 +292,7 @@ impl World {
         self.bed.check();
         self.bed.term = Term(self.bed.term.0 + 1);
         self.bed.coordinator.begin(self.bed.now, self.bed.term);
+        self.bed.coordinator.act(self.bed.now);
     }
 
     /// What must hold whatever happened.
