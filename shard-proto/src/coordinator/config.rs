@@ -140,6 +140,12 @@ impl CoordinatorConfig {
         self
     }
 
+    /// See [`Self::with_trust`].
+    #[must_use]
+    pub const fn trusts_membership(&self) -> bool {
+        self.trust
+    }
+
     /// The name of the entity type.
     #[must_use]
     pub const fn type_name(&self) -> &'static str {

@@ -137,10 +137,21 @@ impl<B: Body> Node<B> {
                     kind.registered.clear();
                     kind.barrier = None;
                     kind.coordinator.begin(now, term);
+                    if kind.coordinator.config().trusts_membership() {
+                        kind.coordinator.act(now);
+                    }
+                }
+            }
+            LeadershipCommand::Act { .. } => {
+                for (_, kind) in self.types.touch_all() {
                     kind.coordinator.act(now);
                 }
             }
-            LeadershipCommand::Act { .. } | LeadershipCommand::Hearing { .. } => {}
+            LeadershipCommand::Hearing { node, hears } => {
+                for (_, kind) in self.types.touch_all() {
+                    kind.coordinator.handle_hearing(now, node, hears);
+                }
+            }
             LeadershipCommand::OpenBarrier { term } => {
                 self.reign = Some((term, true));
                 for (_, kind) in self.types.touch_all() {

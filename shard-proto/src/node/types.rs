@@ -395,7 +395,9 @@ impl<B: Body> Node<B> {
             && kind.coordinator.term().is_none()
         {
             kind.coordinator.begin(now, term);
-            kind.coordinator.act(now);
+            if kind.coordinator.config().trusts_membership() {
+                kind.coordinator.act(now);
+            }
             if open && foreign {
                 // Somebody hosts shards of this type, and was refused until now: give it time to claim them.
                 kind.barrier = Some(now.after(late));
