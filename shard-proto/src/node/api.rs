@@ -6,7 +6,6 @@ use core::fmt;
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::EntityKey;
-use super::link::LinkFault;
 use super::weight::Weight;
 use crate::membership::{Member, RemovalCause};
 use crate::region::{Origin, RejectReason};
@@ -458,6 +457,10 @@ pub enum NodeCommand<B> {
     },
     /// This node adopted a reign, or none.
     Leader(Option<Leader>),
+    /// Until when entities of this node may handle messages, by the clock that `now` is taken from; `None`: not at
+    /// all. Whoever delivers without asking the node checks it before each message. Grows with every beat; after
+    /// `None` it comes only when every [`NodeCommand::StopShard`] that follows from the loss was given.
+    Lease(Option<Instant>),
     /// [`Node::leave`](super::Node::leave) is done: flush the links and stop.
     Left,
     /// This life of the node is over, and everything is stopped. Comes in place of `Left` if it happens while the node
@@ -471,115 +474,9 @@ pub enum NodeCommand<B> {
     Warn(Warning),
 }
 
-/// Why a type was not added. The node's state is unchanged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum AddTypeError {
-    /// It was added before and is not stopped.
-    Duplicate,
-    /// Another type's name has the same hash: rename one of them.
-    Collision,
-    /// [`TypeIndex`] is exhausted, or the limit of the config is reached.
-    TooMany,
-    /// It was stopped, and something of it still runs or is not yet reported.
-    Stopping,
-    /// A setting of the type is wrong.
-    Config(ConfigError),
-    /// The node is leaving.
-    Leaving,
-}
-
-impl fmt::Display for AddTypeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Duplicate => f.write_str("the entity type is already started"),
-            Self::Collision => f.write_str("another entity type's name has the same hash"),
-            Self::TooMany => f.write_str("too many entity types"),
-            Self::Stopping => f.write_str("the entity type has not stopped yet"),
-            Self::Config(error) => error.fmt(f),
-            Self::Leaving => f.write_str("the node is leaving"),
-        }
-    }
-}
-
-impl core::error::Error for AddTypeError {}
-
-/// A setting that cannot work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ConfigError {
-    /// The setting.
-    pub field: &'static str,
-    /// What is wrong with it.
-    pub problem: &'static str,
-}
-
-impl ConfigError {
-    pub(crate) const fn new(field: &'static str, problem: &'static str) -> Self {
-        Self { field, problem }
-    }
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.field, self.problem)
-    }
-}
-
-impl core::error::Error for ConfigError {}
-
 /// One connection. Never reused: a later connection in the same place has another generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId {
     pub(crate) index: u32,
     pub(crate) generation: u32,
 }
-
-/// There is no room for another link, or it was not asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LinksFull;
-
-impl fmt::Display for LinksFull {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no room for another link")
-    }
-}
-
-impl core::error::Error for LinksFull {}
-
-/// Why a link must be closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LinkError {
-    pub(super) node: Option<NodeId>,
-    pub(super) fault: LinkFault,
-}
-
-impl LinkError {
-    /// With whom the link was: whom the transport proved it to be, or who it said it was.
-    #[must_use]
-    pub const fn node(&self) -> Option<NodeId> {
-        self.node
-    }
-
-    /// In a few words that do not vary; the `Display` of the error has the details.
-    #[must_use]
-    pub const fn reason(&self) -> &'static str {
-        self.fault.as_str()
-    }
-
-    /// Whether a person should read of it: a node broke the protocol, or refuses or is refused a link. A connection
-    /// that another one replaces, or that leads back to this node, is none of that.
-    #[must_use]
-    pub const fn is_news(&self) -> bool {
-        self.fault.is_news()
-    }
-}
-
-impl fmt::Display for LinkError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.fault.fmt(f)
-    }
-}
-
-impl core::error::Error for LinkError {}

@@ -6,6 +6,7 @@ use core::time::Duration;
 
 use crate::Incarnation;
 use crate::hash::ShardHash;
+use crate::leadership::Ownership;
 
 /// Who a node is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +64,8 @@ pub struct NodeConfig {
     #[cfg(feature = "swim")]
     pub(crate) swim: super::swim::SwimConfig,
     pub(crate) seeds: Vec<String>,
+    pub(crate) ownership: Ownership,
+    pub(crate) voters: Vec<String>,
     pub(crate) bootstrap: bool,
     pub(crate) may_lead: bool,
     pub(crate) seed: u64,
@@ -107,6 +110,8 @@ impl NodeConfig {
             #[cfg(feature = "swim")]
             swim: super::swim::SwimConfig::new(),
             seeds: Vec::new(),
+            ownership: Ownership::Trust,
+            voters: Vec::new(),
             bootstrap: false,
             may_lead: true,
             seed: 0,
@@ -133,6 +138,7 @@ impl NodeConfig {
     #[must_use]
     pub const fn standalone() -> Self {
         let mut config = Self::new(MembershipMode::Alone);
+        config.ownership = Ownership::Trust;
         config.bootstrap = true;
         config
     }
@@ -178,9 +184,22 @@ impl NodeConfig {
         self
     }
 
+    /// Names of the nodes whose majority decides who leads, under [`Ownership::Lease`] (unused otherwise): 1, 3 or 5
+    /// of them, the same on every node; a node with another list is refused. With 3 the cluster works as long as 2 of
+    /// them are up, with 5 as long as 3 are. Whether they host anything does not matter, and other nodes come and go
+    /// as they like. A voter that left for good is not replaced: start another node under its name. Default: none.
+    #[must_use]
+    pub fn with_voters(mut self, voters: Vec<String>) -> Self {
+        self.voters = voters;
+        self
+    }
+
     with! {
-        /// Whether the node may lead before it heard of any other: set it on the first node of a new cluster only.
-        /// Two of them that do not know each other are two clusters. Default: false.
+        /// What entitles the node to serve, and to lead; the same on every node. Default: [`Ownership::Lease`], which
+        /// needs [`NodeConfig::with_voters`]; [`Ownership::Trust`] for [`NodeConfig::standalone`].
+        with_ownership: ownership: Ownership,
+        /// Under [`Ownership::Trust`]: whether the node may lead before it heard of any other: set it on the first
+        /// node of a new cluster only. Two of them that do not know each other are two clusters. Default: false.
         with_bootstrap: bootstrap: bool,
         /// Whether the node leads at all. Default: true.
         with_may_lead: may_lead: bool,

@@ -2,9 +2,10 @@
 
 use core::time::Duration;
 
-use super::{AskFailure, Body, Node, NodeCommand};
+use super::{AskFailure, Body, LeaveError, Node, NodeCommand};
 use crate::Instant;
-use crate::membership::{MemberState, RemovalCause};
+use crate::leadership::{Ownership, Voters};
+use crate::membership::{Member, MemberState, RemovalCause};
 
 /// After the last shard is gone: how long the node waits for what others may still send it, that it has to send back.
 const LINGER: Duration = Duration::from_millis(200);
@@ -67,11 +68,23 @@ impl<B: Body> Node<B> {
     /// Leaves the cluster: resigns, hands every shard off, waits until what it had sent has arrived; at most
     /// for the deadline of the config. [`NodeCommand::Left`] says when it is done. Idempotent.
     ///
-    /// The last node of a cluster, and one whose members all leave, hands nothing over: its types stop at once.
-    pub fn leave(&mut self, now: Instant) {
+    /// Without anybody to take over its types stop at once: the last node of a cluster, all of whose members leave, and
+    /// under leases one in which no voter is left to lead, or no majority of them.
+    ///
+    /// # Errors
+    /// Without `force`, and under leases: [`LeaveError::EndsQuorum`] if the voters that remain were no majority. The
+    /// state is unchanged.
+    pub fn leave(&mut self, now: Instant, force: bool) -> Result<(), LeaveError> {
         let now = self.advance(now);
         if !self.phase.is_running() {
-            return;
+            return Ok(());
+        }
+        if !force && self.leadership.leave_ends_quorum() && self.has_company() {
+            let voters = self.leadership.config().voters();
+            return Err(LeaveError::EndsQuorum {
+                voters_up: self.voters_up(voters),
+                quorum: voters.quorum(),
+            });
         }
         self.phase = Phase::Leaving(Leaving {
             deadline: now.after(self.config.leave_deadline),
@@ -89,6 +102,24 @@ impl<B: Body> Node<B> {
         self.lead_dirty = true;
         self.set_leaving(self.me.node);
         self.pump_links();
+        Ok(())
+    }
+
+    /// Other nodes that host, or wait, would notice that nobody leads any more.
+    fn has_company(&self) -> bool {
+        let me = self.me.node;
+        self.members.iter().any(|entry| entry.member.node != me)
+    }
+
+    /// Voters but for this node that are up, and stay.
+    fn voters_up(&self, voters: Voters) -> usize {
+        let members = self.members.iter().map(|entry| entry.member);
+        let stays = |member: &Member| {
+            member.node != self.me.node
+                && voters.contains(member.node)
+                && member.state == MemberState::Up
+        };
+        members.filter(stays).count()
     }
 
     /// Whether [`Node::leave`] was called.
@@ -176,10 +207,16 @@ impl<B: Body> Node<B> {
     /// Whether anybody is there who could lead, and take shards over.
     fn has_successor(&self) -> bool {
         let me = self.me.node;
-        self.members.iter().any(|entry| {
-            let member = entry.member;
-            member.node != me && member.state != MemberState::Leaving
-        })
+        let members = || self.members.iter().map(|entry| entry.member);
+        let stays = |member: &Member| member.node != me && member.state != MemberState::Leaving;
+        if self.config.ownership != Ownership::Lease {
+            return members().any(|member| stays(&member));
+        }
+        // Those that leave still vote.
+        let voters = self.leadership.config().voters();
+        let vote = members().filter(|member| voters.contains(member.node));
+        members().any(|member| stays(&member) && voters.contains(member.node))
+            && vote.count() >= voters.quorum()
     }
 
     fn has_linked(&self) -> bool {

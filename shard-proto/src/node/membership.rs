@@ -159,9 +159,6 @@ impl<B: Body> Node<B> {
         let mut full = self.leadership.handle_member(now, change).is_err();
         self.lead_dirty = true;
         for (_, kind) in self.types.touch_all() {
-            if let MemberChange::Removed { node, .. } = change {
-                kind.registered.remove(&node);
-            }
             full |= kind.coordinator.handle_member(now, change).is_err();
             full |= kind.region.handle_member(now, change).is_err();
         }

@@ -14,6 +14,7 @@ mod api;
 mod asks;
 mod config;
 mod control;
+mod error;
 #[cfg(feature = "swim")]
 mod gossip;
 #[cfg(not(feature = "swim"))]
@@ -24,6 +25,7 @@ mod leave;
 pub(crate) mod link;
 mod members;
 mod membership;
+mod ownership;
 mod poll;
 mod receive;
 mod send;
@@ -39,28 +41,34 @@ mod weight;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
+use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
 pub use api::{
-    AddTypeError, Ask, AskFailure, AskKey, Body, BodyError, ConfigError, Delivery, DialId,
-    LinkError, LinkId, LinksFull, Message, NodeCommand, REPLY_ANSWER, REPLY_FAILED, REPLY_NONE,
-    REPLY_REFUSED, ReplyTo, SendError, Sent, TypeIndex, Warning,
+    Ask, AskFailure, AskKey, Body, BodyError, Delivery, DialId, LinkId, Message, NodeCommand,
+    REPLY_ANSWER, REPLY_FAILED, REPLY_NONE, REPLY_REFUSED, ReplyTo, SendError, Sent, TypeIndex,
+    Warning,
 };
 use asks::Asks;
 pub use config::{Identity, MembershipMode, NodeConfig, TypeConfig};
+pub use error::{AddTypeError, ConfigError, LeaveError, LinkError, LinksFull};
 use gossip::Gossip;
 pub use key::EntityKey;
 use leave::Phase;
 use link::{LinkConfig, Links, PeerIdentity, UnackedFrame};
 use members::{Entry, Members};
+use ownership::Reign;
 pub use stats::NodeStats;
 use types::Types;
 use warn::Warned;
 pub use weight::Weight;
 
 use crate::allocation::AllocationStrategy;
-use crate::leadership::{Leadership, LeadershipConfig, Ownership, PeerSlot as LeadershipSlot};
+use crate::leadership::{
+    ConfigError as LeadError, Leadership, LeadershipConfig, Ownership, PeerSlot as LeadershipSlot,
+    Voters,
+};
 use crate::membership::{Member, MemberState, Roles};
 use crate::{Home, Incarnation, Instant, Leader, NodeId, ShardId, Term, earliest, hash};
 
@@ -79,8 +87,12 @@ pub struct Node<B> {
     /// What the regions were told last.
     leader: Option<Leader>,
     lease: Option<Instant>,
-    /// What the coordinators were told last: the reign of this node, and whether its barrier is over.
-    reign: Option<(Term, bool)>,
+    /// What the coordinators were told last: the reign of this node.
+    reign: Option<Reign>,
+    /// When something that this node may do ends, if nothing extends it.
+    guard: Instant,
+    /// The application has not heard of `lease`.
+    lease_news: bool,
     /// The application has not heard of `leader`.
     leader_news: bool,
     members: Members,
@@ -137,11 +149,12 @@ impl<B: Body> Node<B> {
             state: MemberState::Up,
             roles,
         };
-        let lead = config.leadership();
+        let lead = config.leadership()?;
+        let voters = config.digest(&lead);
         let slots = usize::from(config.max_nodes).saturating_mul(2).max(2);
         let slots = vec![LeadershipSlot::EMPTY; slots];
         let leadership = Leadership::new(now, node, incarnation, lead, slots.into_boxed_slice())
-            .map_err(|error| ConfigError::new(error.field(), "does not fit the other settings"))?;
+            .map_err(lead_error)?;
         let who = PeerIdentity {
             node,
             incarnation,
@@ -150,7 +163,7 @@ impl<B: Body> Node<B> {
             roles,
         };
         let gossip = Gossip::new(now, &config, &who)?;
-        let mut links = Links::new(now, config.links(), who)?;
+        let mut links = Links::new(now, config.links(voters), who)?;
         if config.membership != MembershipMode::Alone {
             for seed in &config.seeds {
                 links.add_seed(now, seed);
@@ -167,6 +180,8 @@ impl<B: Body> Node<B> {
             leader: None,
             lease: None,
             reign: None,
+            guard: Instant::FAR_FUTURE,
+            lease_news: false,
             leader_news: false,
             members,
             gossip,
@@ -274,29 +289,44 @@ impl<B: Body> Node<B> {
     pub const fn stats(&self) -> &NodeStats {
         &self.stats
     }
-
-    /// Takes the time; a clock that runs backwards stands still.
-    fn advance(&mut self, now: Instant) -> Instant {
-        self.now = self.now.max(now);
-        self.now
-    }
 }
 
 impl NodeConfig {
-    fn leadership(&self) -> LeadershipConfig {
-        LeadershipConfig::new()
-            .with_ownership(Ownership::Trust)
+    fn leadership(&self) -> Result<LeadershipConfig, ConfigError> {
+        let mut voters = Voters::NONE;
+        if self.ownership == Ownership::Lease {
+            let nodes: Vec<_> = self.voters.iter().map(|name| hash::node_id(name)).collect();
+            voters = Voters::new(&nodes).map_err(|_| {
+                let problem = "must be 1, 3 or 5 different names of nodes, the same on every node; or set \
+                               `ownership` to `Trust`, and do without leases";
+                ConfigError::new("voters", problem)
+            })?;
+        }
+        let config = LeadershipConfig::new()
+            .with_ownership(self.ownership)
+            .with_voters(voters)
             .with_beat(self.beat)
             .with_support_lease(self.support_lease)
             .with_lease(self.lease)
             .with_drift(self.drift)
             .with_round_trip(self.round_trip)
             .with_may_lead(self.may_lead)
-            .with_bootstrap(self.bootstrap)
+            .with_bootstrap(self.bootstrap);
+        Ok(config)
     }
 
-    fn links(&self) -> LinkConfig {
+    /// What two nodes must have in common to work together.
+    fn digest(&self, lead: &LeadershipConfig) -> u64 {
+        match self.ownership {
+            Ownership::Lease => lead.voters().digest(),
+            Ownership::External => hash::cluster_id("ownership = External"),
+            Ownership::Trust => 0,
+        }
+    }
+
+    fn links(&self, voters: u64) -> LinkConfig {
         LinkConfig {
+            voters,
             cluster: hash::cluster_id(&self.cluster),
             max_frame: self.max_frame,
             window_bytes: self.window_bytes,
@@ -314,6 +344,19 @@ impl NodeConfig {
             ..LinkConfig::default()
         }
     }
+}
+
+fn lead_error(error: LeadError) -> ConfigError {
+    let problem = match error {
+        LeadError::Lease { .. } => {
+            "must be at least 1.02 × (support_lease / 0.98 + 3 × beat + 3 × round_trip)"
+        }
+        LeadError::Drift { .. } => "must be at least 4.1 % of the lease",
+        LeadError::SupportLease => "must not be zero, and must be shorter than the lease",
+        LeadError::Beat => "must not be zero",
+        _ => "does not fit the other settings",
+    };
+    ConfigError::new(error.field(), problem)
 }
 
 fn is_due(at: Option<Instant>, now: Instant) -> bool {

@@ -2,12 +2,11 @@
 
 use super::control::put_control;
 use super::send::Put;
-use super::types::Outgoing;
+use super::types::{Outgoing, tell_coordinator};
 use super::{Body, Message, Node, NodeCommand, TypeIndex, Warning, count};
 use crate::coordinator::CoordinatorCommand;
-use crate::leadership::LeadershipCommand;
 use crate::region::{Command, Origin, RejectReason};
-use crate::{Epoch, NodeId, ShardId, Term};
+use crate::{Epoch, Instant, NodeId, ShardId, Term};
 
 /// What a type's region or coordinator wants, free of what it borrows.
 enum Step<B> {
@@ -33,6 +32,8 @@ enum Step<B> {
         node: NodeId,
         last_beat_age: u64,
     },
+    /// A registration that was complete is so no longer.
+    Unregistered(NodeId),
     EndSessions(NodeId),
     TimedOut {
         node: NodeId,
@@ -55,18 +56,18 @@ impl<B: Body> Node<B> {
         self.pump_links();
         self.pump_gossip();
         loop {
+            if self.lead_dirty {
+                self.poll_leadership();
+                continue;
+            }
+            if let Some(command) = self.poll_lease() {
+                return Some(command);
+            }
             if let Some(command) = self.out.pop_front() {
                 return Some(command);
             }
             if let Some(command) = self.poll_news() {
                 return Some(command);
-            }
-            if self.lead_dirty {
-                match self.leadership.poll_command() {
-                    Some(command) => self.follow(command),
-                    None => self.lead_dirty = false,
-                }
-                continue;
             }
             let Some(ty) = self.types.first_dirty() else {
                 if self.check_leave() {
@@ -97,83 +98,6 @@ impl<B: Body> Node<B> {
         self.poll_lost()
     }
 
-    /// Carries out what leadership wants.
-    fn follow(&mut self, command: LeadershipCommand) {
-        let now = self.now;
-        match command {
-            LeadershipCommand::Send { to, term, control } if to == self.me.node => {
-                // Of this node to itself: only its own reign, nothing to refuse.
-                let _ = self.leadership.handle_control(now, to, term, &control);
-            }
-            LeadershipCommand::Send { to, term, control } => {
-                let (peer, none) = (self.links.slot(to), crate::EntityTypeId(0));
-                let (links, stats) = (&mut self.links, &mut self.stats);
-                put_control(links, stats, now, peer, none, term, &control);
-            }
-            LeadershipCommand::Adopt(leader) => {
-                self.leader = leader;
-                self.leader_news = true;
-                let last_beat = self.leadership.last_beat();
-                for (_, kind) in self.types.touch_all() {
-                    kind.region.handle_last_beat(last_beat);
-                    kind.region.handle_leader(now, leader);
-                }
-            }
-            LeadershipCommand::Lease(until) => {
-                self.lease = until;
-                for (_, kind) in self.types.touch_all() {
-                    kind.region.handle_lease(now, until);
-                }
-            }
-            LeadershipCommand::Lapsed { lapses } => {
-                for (_, kind) in self.types.touch_all() {
-                    kind.region.handle_lapse(now, lapses);
-                }
-            }
-            LeadershipCommand::Begin { term } => {
-                self.reign = Some((term, false));
-                self.types.foreign.clear();
-                for (_, kind) in self.types.touch_all() {
-                    kind.registered.clear();
-                    kind.barrier = None;
-                    kind.coordinator.begin(now, term);
-                    if kind.coordinator.config().trusts_membership() {
-                        kind.coordinator.act(now);
-                    }
-                }
-            }
-            LeadershipCommand::Act { .. } => {
-                for (_, kind) in self.types.touch_all() {
-                    kind.coordinator.act(now);
-                }
-            }
-            LeadershipCommand::Hearing { node, hears } => {
-                for (_, kind) in self.types.touch_all() {
-                    kind.coordinator.handle_hearing(now, node, hears);
-                }
-            }
-            LeadershipCommand::OpenBarrier { term } => {
-                self.reign = Some((term, true));
-                for (_, kind) in self.types.touch_all() {
-                    kind.coordinator.open_barrier(now);
-                }
-            }
-            LeadershipCommand::End => {
-                self.reign = None;
-                for (_, kind) in self.types.touch_all() {
-                    kind.barrier = None;
-                    kind.coordinator.end(now);
-                }
-            }
-            LeadershipCommand::NodeLapsed { node } => {
-                for (_, kind) in self.types.touch_all() {
-                    kind.registered.remove(&node);
-                    kind.coordinator.handle_lapsed(now, node);
-                }
-            }
-        }
-    }
-
     /// One step of a type that may have commands.
     fn poll_type(&mut self, ty: TypeIndex) -> Option<NodeCommand<B>> {
         let stuck = self.types.get_mut(ty).and_then(|kind| kind.stuck.take());
@@ -186,6 +110,7 @@ impl<B: Body> Node<B> {
             Step::Again => None,
             Step::Settled => {
                 self.types.settle();
+                self.say_types();
                 None
             }
             Step::Put(outgoing) => match self.put(now, ty, outgoing) {
@@ -218,20 +143,17 @@ impl<B: Body> Node<B> {
                 node,
                 last_beat_age,
             } => {
-                if let Some(kind) = self.types.get_mut(ty) {
-                    kind.registered.insert(node);
-                }
-                if self.types.is_registered(node, self.me.node) {
-                    self.leadership
-                        .handle_registered(now, node, 0, last_beat_age);
-                    self.lead_dirty = true;
-                }
+                // A leader whose clock is younger than the beat takes it for newer than it is, which is safe.
+                let beat = now.as_micros().saturating_sub(last_beat_age);
+                self.types.note_beat(node, Instant::from_micros(beat));
+                self.say_registered(node);
+                None
+            }
+            Step::Unregistered(node) => {
+                self.say_registered(node);
                 None
             }
             Step::EndSessions(node) => {
-                for kind in self.types.iter_mut() {
-                    kind.registered.remove(&node);
-                }
                 self.leadership.end_sessions(now, node);
                 self.lead_dirty = true;
                 None
@@ -331,9 +253,13 @@ impl<B: Body> Node<B> {
             Command::Send { to, control } => {
                 let term = leader.map_or(Term::NONE, |leader| leader.term);
                 if to == me {
-                    // The coordinator counts what it does not take.
-                    let _ = kind.coordinator.handle_control(now, me, term, &control);
-                    return Step::Again;
+                    let (_, unregistered) =
+                        tell_coordinator(&mut kind.coordinator, now, me, term, &control);
+                    return if unregistered {
+                        Step::Unregistered(me)
+                    } else {
+                        Step::Again
+                    };
                 }
                 let peer = self.links.slot(to);
                 let (links, stats) = (&mut self.links, &mut self.stats);

@@ -5,6 +5,7 @@ use bytes::{Bytes, BytesMut};
 use super::control::put_control;
 use super::link::{Incoming, LinkFault, PeerSlot};
 use super::send::peer_index;
+use super::types::tell_coordinator;
 use super::{
     Body, Delivery, EntityKey, LinkError, LinkId, LinksFull, Message, Node, ReplyTo, TypeIndex,
     Warning, count,
@@ -424,11 +425,18 @@ impl<B: Body> Node<B> {
             }
             return;
         };
-        let taken = self.types.touch(ty).map(|kind| {
-            kind.coordinator
-                .handle_control(now, from, header.term(), control)
-        });
-        if let Some(Err(error)) = taken {
+        if header.kind == Kind::REGISTER {
+            self.heed_term(now, from, header);
+        }
+        let Some(kind) = self.types.touch(ty) else {
+            return;
+        };
+        let (taken, unregistered) =
+            tell_coordinator(&mut kind.coordinator, now, from, header.term(), control);
+        if unregistered {
+            self.say_registered(from);
+        }
+        if let Err(error) = taken {
             if error.is_expected() {
                 count(&mut self.stats.late);
             } else {
@@ -442,6 +450,19 @@ impl<B: Body> Node<B> {
         }
     }
 
+    /// A region that registers for a higher term than that of this node's reign has obeyed another leader.
+    fn heed_term(&mut self, now: Instant, from: NodeId, header: &Header) {
+        if !self.reign.is_some_and(|reign| header.term() > reign.term) {
+            return;
+        }
+        let term = header.term();
+        let heeded = self.leadership.handle_higher_term(now, from, term);
+        self.lead_dirty = true;
+        if let Err(LeadershipError::TermTooHigh) = heeded {
+            self.unexpected(from, header, None, "a term far ahead of the clock");
+        }
+    }
+
     /// Somebody wants to register a type that this node does not know; it must, if it leads.
     fn refuse_type(
         &mut self,
@@ -451,7 +472,7 @@ impl<B: Body> Node<B> {
         header: &Header,
         register: &Register<'_>,
     ) {
-        if self.reign.map(|(term, _)| term) != Some(header.term()) {
+        if self.reign.map(|reign| reign.term) != Some(header.term()) {
             return;
         }
         if register.claims.iter().next().is_some()

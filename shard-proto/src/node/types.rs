@@ -8,12 +8,13 @@ use super::{
     AddTypeError, Body, ConfigError, Message, Node, NodeConfig, Strategy, TypeConfig, TypeIndex,
     is_due,
 };
-use crate::coordinator::{Coordinator, CoordinatorConfig};
+use crate::coordinator::{ControlError, Coordinator, CoordinatorConfig};
+use crate::leadership::Ownership;
 use crate::membership::MemberChange;
 use crate::region::{Region, RegionConfig};
 use crate::table::{CoordinatorHeap, HeapStorage};
-use crate::wire::ReturnReason;
-use crate::{EntityTypeId, Epoch, Instant, NodeId, Session, ShardId, Token, earliest, hash};
+use crate::wire::{Control, ReturnReason};
+use crate::{EntityTypeId, Epoch, Instant, NodeId, Session, ShardId, Term, Token, earliest, hash};
 
 pub(super) type TypeRegion<B> = Region<Message<B>, HeapStorage<Message<B>>>;
 pub(super) type TypeCoordinator = Coordinator<Strategy, CoordinatorHeap>;
@@ -40,14 +41,30 @@ pub(super) struct Kind<B> {
     pub(super) stopped: bool,
     pub(super) region: TypeRegion<B>,
     pub(super) coordinator: TypeCoordinator,
-    /// Nodes whose registration for this node's reign is complete.
-    pub(super) registered: BTreeSet<NodeId>,
     /// The barrier of this coordinator, if it opens later than the reign's.
     pub(super) barrier: Option<Instant>,
     /// Data that its link had no room for. Nothing else is asked of the region until it is gone.
     pub(super) stuck: Option<Outgoing<B>>,
     dirty: bool,
     pub(super) scales: Scales,
+    /// The node's lease waits for the registration of this type, as it was counted last.
+    needed: bool,
+    /// The lease was lost, and the region has not yet said what has to stop.
+    lapsing: bool,
+}
+
+/// Gives a coordinator what a region says. Also: whether the region was registered, and is so no longer.
+pub(super) fn tell_coordinator(
+    coordinator: &mut TypeCoordinator,
+    now: Instant,
+    from: NodeId,
+    term: Term,
+    control: &Control<'_>,
+) -> (Result<(), ControlError>, bool) {
+    let before = coordinator.is_registered(from);
+    let taken = coordinator.handle_control(now, from, term, control);
+    let after = coordinator.is_registered(from);
+    (taken, before && !after)
 }
 
 /// Data on its way to a link.
@@ -100,6 +117,15 @@ pub(super) struct Types<B> {
     dirty: VecDeque<TypeIndex>,
     /// Types that are not known here, of which somebody wanted to register shards in this reign.
     pub(super) foreign: BTreeSet<EntityTypeId>,
+    /// Wrapping sum of the ids of the types that are `needed`, and whether leadership knows it.
+    digest: u32,
+    digest_news: bool,
+    /// How many types are `lapsing`.
+    lapsing: u16,
+    /// In this reign: when nodes received a beat of a lower term last, as their registrations said.
+    beats: BTreeMap<NodeId, Instant>,
+    /// In this reign: nodes that hear it.
+    hears: BTreeSet<NodeId>,
 }
 
 impl<B> Types<B> {
@@ -110,6 +136,11 @@ impl<B> Types<B> {
             recent: TypeIndex(0),
             dirty: VecDeque::new(),
             foreign: BTreeSet::new(),
+            digest: 0,
+            digest_news: false,
+            lapsing: 0,
+            beats: BTreeMap::new(),
+            hears: BTreeSet::new(),
         }
     }
 
@@ -144,10 +175,6 @@ impl<B> Types<B> {
         self.kinds.iter()
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Kind<B>> {
-        self.kinds.iter_mut()
-    }
-
     /// All types, for an input to all of them.
     pub(super) fn touch_all(&mut self) -> impl Iterator<Item = (TypeIndex, &mut Kind<B>)> {
         let dirty = &mut self.dirty;
@@ -165,20 +192,83 @@ impl<B> Types<B> {
         self.dirty.front().copied()
     }
 
-    /// The first type has no more commands.
+    /// The first type has no more commands, or must wait with them.
     pub(super) fn settle(&mut self) {
-        if let Some(ty) = self.dirty.pop_front()
-            && let Some(kind) = self.get_mut(ty)
-        {
-            kind.dirty = false;
+        let Some(ty) = self.dirty.pop_front() else {
+            return;
+        };
+        let Some(kind) = self.get_mut(ty) else {
+            return;
+        };
+        kind.dirty = false;
+        if kind.stuck.is_none() && core::mem::take(&mut kind.lapsing) {
+            self.lapsing = self.lapsing.saturating_sub(1);
+        }
+        self.review(ty);
+    }
+
+    /// Counts whether the node's lease waits for the type.
+    fn review(&mut self, ty: TypeIndex) {
+        let Some(kind) = self.get_mut(ty) else {
+            return;
+        };
+        let needed = kind.region.needs_registration();
+        if core::mem::replace(&mut kind.needed, needed) == needed {
+            return;
+        }
+        let id = kind.id.0;
+        self.digest = if needed {
+            self.digest.wrapping_add(id)
+        } else {
+            self.digest.wrapping_sub(id)
+        };
+        self.digest_news = true;
+    }
+
+    /// The sum of the ids of the types that the node's lease waits for, if it changed.
+    pub(super) fn digest_news(&mut self) -> Option<u32> {
+        core::mem::take(&mut self.digest_news).then_some(self.digest)
+    }
+
+    /// The lease was lost: until every region has said what has to stop, no new one may be used.
+    pub(super) fn begin_lapse(&mut self) {
+        self.lapsing = 0;
+        for kind in &mut self.kinds {
+            kind.lapsing = true;
+            self.lapsing = self.lapsing.saturating_add(1);
         }
     }
 
-    /// The node's registration for the reign covers every type of this node `me`. A node that has started fewer types
-    /// never gets there; the barrier then opens when no lease of a predecessor can be left.
-    pub(super) fn is_registered(&self, node: NodeId, me: NodeId) -> bool {
-        let mut kinds = self.kinds.iter();
-        kinds.all(|kind| kind.registered.contains(&node) || (kind.stopped && node == me))
+    pub(super) const fn is_lapsing(&self) -> bool {
+        self.lapsing > 0
+    }
+
+    /// What was known of the reign is over.
+    pub(super) fn end_reign(&mut self) {
+        self.foreign.clear();
+        self.beats.clear();
+        self.hears.clear();
+    }
+
+    pub(super) fn hear(&mut self, node: NodeId, hears: bool) {
+        if hears {
+            self.hears.insert(node);
+        } else {
+            self.hears.remove(&node);
+        }
+    }
+
+    pub(super) fn note_beat(&mut self, node: NodeId, at: Instant) {
+        let newest = self.beats.entry(node).or_insert(at);
+        *newest = at.max(*newest);
+    }
+
+    /// The sum of the ids of the types of a node that are registered here, and its newest beat of a lower term.
+    pub(super) fn registered(&self, node: NodeId) -> (u32, Option<Instant>) {
+        let kinds = self.kinds.iter();
+        let registered = kinds.filter(|kind| kind.coordinator.is_registered(node));
+        let digest = registered.fold(0_u32, |sum, kind| sum.wrapping_add(kind.id.0));
+        (digest, self.beats.get(&node).copied())
     }
 }
 
@@ -231,7 +321,7 @@ impl TypeConfig {
             .with_seed(hash::mix(node.seed ^ u64::from(id.0)))
     }
 
-    fn coordinator(&self) -> CoordinatorConfig {
+    fn coordinator(&self, node: &NodeConfig) -> CoordinatorConfig {
         let role = if self.role.is_empty() {
             0
         } else {
@@ -245,6 +335,7 @@ impl TypeConfig {
             .with_rebalance_interval(self.rebalance_interval)
             .with_handoff_timeout(self.handoff_timeout)
             .with_drain(self.drain)
+            .with_trust(node.ownership == Ownership::Trust)
     }
 }
 
@@ -305,10 +396,11 @@ impl<B: Body> Node<B> {
                     stopped: false,
                     region,
                     coordinator,
-                    registered: BTreeSet::new(),
                     barrier: None,
                     stuck: None,
                     dirty: false,
+                    needed: false,
+                    lapsing: false,
                 });
                 self.types.by_id.insert(id, ty);
             }
@@ -359,7 +451,8 @@ impl<B: Body> Node<B> {
         strategy: Strategy,
     ) -> Result<TypeCoordinator, AddTypeError> {
         let storage = CoordinatorHeap::new(config.shard_count, self.slots());
-        Coordinator::new(now, config.coordinator(), strategy, storage)
+        let settings = config.coordinator(&self.config);
+        Coordinator::new(now, settings, strategy, storage)
             .map_err(|error| config_error(error.field()))
     }
 
@@ -372,6 +465,7 @@ impl<B: Body> Node<B> {
         let (leader, lease, reign) = (self.leader, self.lease, self.reign);
         let last_beat = self.leadership.last_beat();
         let late = self.config.lease.saturating_add(self.config.drift);
+        let hears: Vec<_> = self.types.hears.iter().copied().collect();
         let Some(kind) = self.types.touch(ty) else {
             return;
         };
@@ -391,20 +485,26 @@ impl<B: Body> Node<B> {
         kind.region.handle_last_beat(last_beat);
         kind.region.handle_lease(now, lease);
         kind.region.handle_leader(now, leader);
-        if let Some((term, open)) = reign
+        if let Some(reign) = reign
             && kind.coordinator.term().is_none()
         {
-            kind.coordinator.begin(now, term);
-            if kind.coordinator.config().trusts_membership() {
+            kind.coordinator.begin(now, reign.term);
+            for node in hears {
+                kind.coordinator.handle_hearing(now, node, true);
+            }
+            if reign.acts {
                 kind.coordinator.act(now);
             }
-            if open && foreign {
-                // Somebody hosts shards of this type, and was refused until now: give it time to claim them.
+            if reign.open && foreign {
+                // Somebody hosts shards of this type, and was refused until now: give it time to claim them. Under
+                // leases it cannot have one any more, since it was not registered.
                 kind.barrier = Some(now.after(late));
-            } else if open {
+            } else if reign.open {
                 kind.coordinator.open_barrier(now);
             }
         }
+        self.types.review(ty);
+        self.say_types();
     }
 
     /// Stops a type here, without handing its shards over: `StopShard` for each, buffered messages are rejected,

@@ -413,7 +413,7 @@ impl Driver {
                 if self.phase == Phase::Running {
                     tracing::info!(node = self.shared.name, "leaving");
                     self.phase = Phase::Leaving;
-                    self.core.leave(self.now);
+                    let _ = self.core.leave(self.now, true);
                 }
             }
             Command::Shutdown(stopper) => {

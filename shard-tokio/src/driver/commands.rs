@@ -136,6 +136,7 @@ impl Driver {
                 tracing::debug!(?leader, "following a leader");
                 *lock(&self.shared.leader) = leader;
             }
+            NodeCommand::Lease(_) => {}
             NodeCommand::Left => {
                 self.left = true;
                 self.phase = Phase::Ended;

@@ -256,7 +256,7 @@ impl Driver {
             && (self.hosted == 0 || give_up <= self.now)
         {
             // Nothing is left to hand over: this only tells the others.
-            self.core.leave(self.now);
+            let _ = self.core.leave(self.now, true);
             self.phase = Phase::Parting {
                 give_up: self.now.after(PART),
             };

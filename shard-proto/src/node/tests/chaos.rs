@@ -44,7 +44,7 @@ fn nodes_and_links_fail_while_messages_flow() {
             match (living(&cluster, name), cluster.rng.below(6)) {
                 (Some(host), 0) if others.len() > 2 => cluster.kill(host),
                 (Some(host), 1) if others.len() > 2 => {
-                    cluster.hosts[host].node.leave(now);
+                    cluster.hosts[host].node.leave(now, true).unwrap();
                     cluster.pump(host);
                 }
                 (Some(host), 2) => {

@@ -44,7 +44,7 @@ fn run(kind: Kind, how: Meddling) -> u64 {
     cluster.add_type(2, CART);
     for host in [1, 0] {
         let now = cluster.instant();
-        cluster.hosts[host].node.leave(now);
+        cluster.hosts[host].node.leave(now, true).unwrap();
         cluster.pump(host);
         asks.extend(traffic(&mut cluster, cart, 20, 20 * MS));
         cluster.run_until(20 * SECOND, |cluster| {

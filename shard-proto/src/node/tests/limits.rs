@@ -63,7 +63,7 @@ fn a_full_window_while_a_node_leaves() {
             }
             cluster.run(200);
             if round == 100 {
-                cluster.hosts[1].node.leave(now);
+                cluster.hosts[1].node.leave(now, true).unwrap();
                 cluster.pump(1);
             }
         }

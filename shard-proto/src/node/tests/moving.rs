@@ -96,7 +96,7 @@ fn a_leaving_node_hands_everything_over() {
             let mut asks = traffic(&mut cluster, cart, 50, 5 * MS);
             assert!(cluster.served(cart)[leaver] > 0);
             let now = cluster.instant();
-            cluster.hosts[leaver].node.leave(now);
+            cluster.hosts[leaver].node.leave(now, true).unwrap();
             cluster.pump(leaver);
             let begin = cluster.now;
             asks.extend(traffic(&mut cluster, cart, 400, 5 * MS));
@@ -127,7 +127,7 @@ fn two_leave_at_once() {
         let mut asks = traffic(&mut cluster, cart, 50, 5 * MS);
         let now = cluster.instant();
         for leaver in [0, 1] {
-            cluster.hosts[leaver].node.leave(now);
+            cluster.hosts[leaver].node.leave(now, true).unwrap();
             cluster.pump(leaver);
         }
         let begin = cluster.now;
@@ -151,7 +151,7 @@ fn the_last_node_stops_at_once() {
     let (mut cluster, cart) = formed(links(), 3, &["a"]);
     traffic(&mut cluster, cart, 20, 5 * MS);
     let now = cluster.instant();
-    cluster.hosts[0].node.leave(now);
+    cluster.hosts[0].node.leave(now, true).unwrap();
     cluster.pump(0);
     let took = cluster.run_until(SECOND, |cluster| cluster.hosts[0].app.left.is_some());
     assert!(took < 100 * MS, "{took}");
@@ -166,7 +166,7 @@ fn every_node_leaves() {
         traffic(&mut cluster, cart, 20, 5 * MS);
         let now = cluster.instant();
         for host in 0..3 {
-            cluster.hosts[host].node.leave(now);
+            cluster.hosts[host].node.leave(now, true).unwrap();
             cluster.pump(host);
         }
         cluster.run_until(3 * SECOND, |cluster| {
@@ -207,7 +207,7 @@ fn what_waits_for_a_drain_arrives_without_further_messages() {
         cluster.world.stop = (300 * MS, 300 * MS);
         traffic(&mut cluster, cart, 20, 5 * MS);
         let now = cluster.instant();
-        cluster.hosts[1].node.leave(now);
+        cluster.hosts[1].node.leave(now, true).unwrap();
         cluster.pump(1);
         cluster.run(50 * MS);
         let before = cluster.handled.len();
@@ -234,7 +234,7 @@ fn nodes_come_and_go() {
             cluster.add_type(joiner, CART);
             asks.extend(traffic(&mut cluster, cart, 60, 5 * MS));
             let now = cluster.instant();
-            cluster.hosts[round].node.leave(now);
+            cluster.hosts[round].node.leave(now, true).unwrap();
             cluster.pump(round);
             asks.extend(traffic(&mut cluster, cart, 300, 5 * MS));
             cluster.run_until(20 * SECOND, |cluster| {

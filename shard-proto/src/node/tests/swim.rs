@@ -51,7 +51,7 @@ fn leaving_dying_and_coming_back_are_told_apart() {
         let (mut cluster, cart) = chain(seed, &["a", "b", "c", "d"]);
         traffic(&mut cluster, cart, 50, 5 * MS);
         let now = cluster.instant();
-        cluster.hosts[1].node.leave(now);
+        cluster.hosts[1].node.leave(now, true).unwrap();
         cluster.pump(1);
         let mut asks = traffic(&mut cluster, cart, 200, 5 * MS);
         cluster.run_until(5 * SECOND, |cluster| cluster.hosts[1].app.left.is_some());

@@ -26,7 +26,7 @@ impl Cluster {
     }
 
     pub(super) fn send(&mut self, host: usize, ty: TypeIndex, id: &str, ask: Option<Ask>) -> bool {
-        let now = self.instant();
+        let now = self.local(host);
         let shards = 32;
         let shard = entity_shard(id.as_bytes(), shards);
         let number = self
@@ -41,6 +41,7 @@ impl Cluster {
         let pending = app.pending.entry((ty, shard)).or_insert(0);
         if self.world.fast_path
             && *pending == 0
+            && app.lease.is_some_and(|until| now < until)
             && let Some(serving) = app.serving.get(&(ty, shard))
             && serving.open
             && !serving.stopping
@@ -90,7 +91,14 @@ impl Cluster {
         message: Message<Bytes>,
         reply: Option<ReplyTo>,
     ) {
-        let serving = self.hosts[host].app.serving.get_mut(&(ty, shard));
+        let now = self.local(host);
+        let app = &mut self.hosts[host].app;
+        assert!(
+            app.lease.is_some_and(|until| now < until),
+            "delivered without a lease: {:?} at {now:?}",
+            app.lease
+        );
+        let serving = app.serving.get_mut(&(ty, shard));
         let serving =
             serving.unwrap_or_else(|| panic!("a message for shard {shard} that does not run"));
         assert!(
@@ -118,12 +126,16 @@ impl Cluster {
 
     /// An entity handles the first message of its shard.
     pub(super) fn handle(&mut self, host: usize, ty: TypeIndex, shard: ShardId, epoch: Epoch) {
-        let (at, now) = (self.now, self.instant());
+        let (at, now) = (self.now, self.local(host));
         let Host { app, .. } = &mut self.hosts[host];
         let Some(serving) = app.serving.get_mut(&(ty, shard)) else {
             return;
         };
         if serving.epoch != epoch || serving.stopping {
+            return;
+        }
+        // Without a lease nothing is handled; the shard is about to be stopped.
+        if app.lease.is_none_or(|until| until <= now) {
             return;
         }
         let Some(waiting) = serving.mailbox.pop_front() else {
@@ -165,7 +177,7 @@ impl Cluster {
     }
 
     pub(super) fn begin_stop(&mut self, host: usize, ty: TypeIndex, shard: ShardId, epoch: Epoch) {
-        let now = self.instant();
+        let now = self.local(host);
         let Host { node, app, .. } = &mut self.hosts[host];
         app.moves += 1;
         let serving = app
@@ -204,6 +216,7 @@ impl Cluster {
         if self.trace {
             println!("{} {} {command:?}", self.now, self.hosts[host].name);
         }
+        let now = self.local(host);
         match command {
             NodeCommand::Dial { dial, address } => {
                 let at = self.now + self.delay();
@@ -265,6 +278,7 @@ impl Cluster {
                 };
                 let old = self.hosts[host].app.serving.insert((ty, shard), serving);
                 assert!(old.is_none(), "started twice: {old:?}");
+                self.check_start(host, ty, shard, epoch);
                 let at = self.now + self.range(self.world.start);
                 self.schedule(
                     at,
@@ -295,6 +309,14 @@ impl Cluster {
                 app.gone.push((node, cause));
             }
             NodeCommand::Leader(leader) => self.hosts[host].app.leader = leader,
+            NodeCommand::Lease(until) => {
+                let app = &mut self.hosts[host].app;
+                let began = app.lease.is_none_or(|old| old <= now) && until.is_some();
+                app.lease = until;
+                if began {
+                    self.check_lease(host);
+                }
+            }
             NodeCommand::Left => self.hosts[host].app.left = Some(self.now),
             NodeCommand::Removed { .. } => self.hosts[host].app.removed = true,
             NodeCommand::Warn(warning) => self.hosts[host].app.warnings.push(warning),

@@ -63,6 +63,65 @@ impl Cluster {
         }
     }
 
+    /// Nobody else may serve a shard that is started here, and none ever did under such an epoch.
+    pub(super) fn check_start(&mut self, host: usize, ty: TypeIndex, shard: ShardId, epoch: Epoch) {
+        let before = self.epochs.insert((ty, shard), epoch);
+        if self.ownership == Ownership::Trust {
+            return;
+        }
+        assert!(
+            before.is_none_or(|before| before < epoch),
+            "{shard} started under {epoch} after {before:?}"
+        );
+        self.check_home(host, ty, shard);
+    }
+
+    fn check_home(&self, host: usize, ty: TypeIndex, shard: ShardId) {
+        for other in (0..self.hosts.len()).filter(|other| *other != host) {
+            let there = &self.hosts[other];
+            if there.alive && there.app.serving.contains_key(&(ty, shard)) {
+                let until = self.serves_until(other);
+                assert!(
+                    until.is_none(),
+                    "{} {shard} is served by {} and {}, until {until:?}",
+                    self.now,
+                    self.hosts[host].name,
+                    there.name
+                );
+            }
+        }
+    }
+
+    /// A host has a lease again: what it still runs must be nobody else's.
+    pub(super) fn check_lease(&self, host: usize) {
+        if self.ownership != Ownership::Trust && self.serves_until(host).is_some() {
+            for (ty, shard) in self.hosts[host].app.serving.keys() {
+                self.check_home(host, *ty, *shard);
+            }
+        }
+    }
+
+    /// At most one leader acts.
+    pub(super) fn check_acting(&self, host: usize) {
+        let acts = |host: usize| {
+            let there = &self.hosts[host];
+            let until = there.node.leadership.acting_until();
+            there.alive && until.is_some_and(|until| self.local(host) < until)
+        };
+        if self.ownership == Ownership::Trust || !acts(host) {
+            return;
+        }
+        for other in (0..self.hosts.len()).filter(|other| *other != host) {
+            assert!(
+                !acts(other),
+                "{} {} and {} act",
+                self.now,
+                self.hosts[host].name,
+                self.hosts[other].name
+            );
+        }
+    }
+
     /// Every sender's messages to an entity were handled in order, none twice. `complete`: and none is missing that
     /// was not reported.
     pub(in super::super) fn check_order(&self, complete: bool) {

@@ -2,6 +2,7 @@
 
 mod app;
 mod check;
+mod fault;
 mod net;
 
 use alloc::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
@@ -16,7 +17,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::allocation::LeastShards;
 use crate::hash::{SplitMix64, entity_shard};
-use crate::membership::{Member, RemovalCause};
+use crate::leadership::Ownership;
+use crate::membership::{Member, MemberChange, RemovalCause};
 use crate::node::*;
 use crate::region::{Origin, RejectReason};
 use crate::wire::control::RegisterRefusal;
@@ -91,6 +93,7 @@ pub(super) struct App {
     pub(super) members: BTreeMap<NodeId, Member>,
     pub(super) gone: Vec<(NodeId, RemovalCause)>,
     pub(super) leader: Option<Leader>,
+    pub(super) lease: Option<Instant>,
     pub(super) left: Option<u64>,
     pub(super) removed: bool,
     pub(super) moves: u64,
@@ -101,6 +104,11 @@ pub(super) struct Host {
     pub(super) name: &'static str,
     pub(super) alive: bool,
     pub(super) app: App,
+    pub(super) clock: fault::Clock,
+    /// It handles nothing until then.
+    pub(super) paused: Option<u64>,
+    /// What arrived meanwhile.
+    waiting: Vec<Event>,
     links: BTreeMap<LinkId, (usize, usize)>,
     bufs: BTreeMap<LinkId, BytesMut>,
 }
@@ -113,8 +121,16 @@ struct Pipe {
     open: bool,
 }
 
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug)]
 enum Event {
+    Wake {
+        host: usize,
+    },
+    Member {
+        host: usize,
+        change: MemberChange,
+        address: Option<&'static str>,
+    },
     Bytes {
         pipe: usize,
         end: usize,
@@ -219,6 +235,15 @@ pub(super) struct Cluster {
     pub(super) handled: Vec<Handled>,
     pub(super) world: World,
     pub(super) rng: SplitMix64,
+    pub(super) ownership: Ownership,
+    pub(super) voters: Vec<String>,
+    /// The next host's clock: what it says when it starts, if it differs, and its rate.
+    pub(super) next_clock: (Option<u64>, i64),
+    pub(super) skew: i64,
+    /// Hosts hear of each other as an outside service would tell them.
+    pub(super) introduces: bool,
+    /// Highest epoch a shard was started under.
+    epochs: BTreeMap<(TypeIndex, ShardId), Epoch>,
     pub(super) blocked: BTreeSet<(usize, usize)>,
     numbers: BTreeMap<(u32, String), u64>,
     next_key: u64,
@@ -235,14 +260,17 @@ pub(super) fn seeds() -> core::ops::Range<u64> {
     0..seeds.and_then(|seeds| seeds.parse().ok()).unwrap_or(1)
 }
 
-/// What to try: each way of membership with each seed.
+/// In a seed: membership is trusted.
+pub(super) const TRUST: u64 = 1 << 63;
+
+/// What to try: each way of membership with each seed, with leases and without.
 pub(super) fn runs() -> Vec<(MembershipMode, u64)> {
     let modes = [
         links(),
         #[cfg(feature = "swim")]
         MembershipMode::Swim,
     ];
-    let with_seeds = |mode| seeds().map(move |seed| (mode, seed));
+    let with_seeds = |mode| seeds().flat_map(move |seed| [(mode, seed), (mode, seed | TRUST)]);
     modes.into_iter().flat_map(with_seeds).collect()
 }
 
@@ -271,6 +299,16 @@ impl Cluster {
             handled: Vec::new(),
             world: World::default(),
             rng: SplitMix64::new(seed),
+            ownership: if seed & TRUST == 0 && std::env::var("LEASE").is_ok() {
+                Ownership::Lease
+            } else {
+                Ownership::Trust
+            },
+            voters: Vec::new(),
+            next_clock: (None, 0),
+            skew: 0,
+            introduces: false,
+            epochs: BTreeMap::new(),
             blocked: BTreeSet::new(),
             numbers: BTreeMap::new(),
             next_key: 1,
@@ -285,12 +323,23 @@ impl Cluster {
     /// Starts nodes that know each other's addresses, without types.
     pub(super) fn with_nodes(seed: u64, mode: MembershipMode, names: &[&'static str]) -> Self {
         let mut cluster = Self::new(seed);
+        cluster.set_voters(names);
         for (index, name) in names.iter().enumerate() {
             let config = config(mode, names).with_bootstrap(index == 0);
             cluster.start(name, config);
             cluster.run(MS);
         }
         cluster
+    }
+
+    /// The first 5, 3 or 1 of the names.
+    pub(super) fn set_voters(&mut self, names: &[&str]) {
+        let count = match names.len() {
+            0..=2 => 1,
+            3..=4 => 3,
+            _ => 5,
+        };
+        self.voters = names.iter().take(count).map(ToString::to_string).collect();
     }
 
     pub(super) fn instant(&self) -> Instant {
@@ -300,24 +349,46 @@ impl Cluster {
     /// Starts a node; its address is its name. Its clock of incarnations is the cluster's time.
     pub(super) fn start(&mut self, name: &'static str, config: NodeConfig) -> usize {
         let identity = Identity::new(name, Incarnation(self.now), name);
-        let config = config.with_seed(self.rng.next_u64());
-        let mut node = Node::new(self.instant(), identity, config).unwrap();
-        node.handle_term_floor(self.instant(), Term(self.now / (SECOND / 16)));
+        let mut config = config.with_seed(self.rng.next_u64());
+        if config.membership != MembershipMode::Alone && !self.voters.is_empty() {
+            config = config
+                .with_ownership(self.ownership)
+                .with_voters(self.voters.clone());
+        }
+        let (offset, ppm) = core::mem::take(&mut self.next_clock);
+        let clock = fault::Clock {
+            since: self.now,
+            offset: offset.unwrap_or(self.now),
+            ppm,
+        };
+        let now = clock.local(self.now);
+        let mut node = Node::new(now, identity, config).unwrap();
+        let floor = self
+            .now
+            .saturating_add_signed(core::mem::take(&mut self.skew))
+            / (SECOND / 16);
+        node.handle_term_floor(now, Term(floor));
         self.hosts.push(Host {
             node,
             name,
             alive: true,
             app: App::default(),
+            clock,
+            paused: None,
+            waiting: Vec::new(),
             links: BTreeMap::new(),
             bufs: BTreeMap::new(),
         });
         let host = self.hosts.len() - 1;
+        if self.introduces {
+            self.introduce(host);
+        }
         self.pump(host);
         host
     }
 
     pub(super) fn add_type(&mut self, host: usize, config: TypeConfig) -> TypeIndex {
-        let now = self.instant();
+        let now = self.local(host);
         let strategy = Box::new(LeastShards::new());
         let ty = self.hosts[host]
             .node
@@ -329,7 +400,7 @@ impl Cluster {
 
     /// Starts a type again, unless something of it still stops.
     pub(super) fn try_add_type(&mut self, host: usize, config: TypeConfig) {
-        let now = self.instant();
+        let now = self.local(host);
         let strategy = Box::new(LeastShards::new());
         let _ = self.hosts[host].node.add_type(now, config, strategy);
         self.pump(host);
@@ -370,11 +441,44 @@ impl Cluster {
             self.obey(host, command);
         }
         self.flush(host);
+        self.check_acting(host);
+    }
+
+    /// The host that an event is for.
+    fn target(&self, event: &Event) -> Option<usize> {
+        match event {
+            Event::Wake { .. } => None,
+            Event::Bytes { pipe, end, .. } | Event::Closed { pipe, end } => {
+                Some(self.pipes[*pipe].ends[*end].0)
+            }
+            Event::Member { host, .. }
+            | Event::Dial { host, .. }
+            | Event::Started { host, .. }
+            | Event::Stopped { host, .. }
+            | Event::Handle { host, .. } => Some(*host),
+        }
     }
 
     fn happen(&mut self, event: Event) {
-        let now = self.instant();
+        let target = self.target(&event);
+        if let Some(host) = target
+            && self.hosts[host].paused.is_some()
+        {
+            return self.hosts[host].waiting.push(event);
+        }
+        let now = target.map_or(Instant::ZERO, |host| self.local(host));
         match event {
+            Event::Wake { host } => self.wake(host),
+            Event::Member {
+                host,
+                change,
+                address,
+            } => {
+                if self.hosts[host].alive {
+                    self.hosts[host].node.handle_member(now, change, address);
+                    self.pump(host);
+                }
+            }
             Event::Bytes { pipe, end, bytes } => {
                 let (host, link) = self.pipes[pipe].ends[end];
                 let Some(link) = link else { return };
@@ -450,8 +554,11 @@ impl Cluster {
     /// One event or timeout, not later than `end`. `false`: nothing happens until then.
     fn step(&mut self, end: u64) -> bool {
         let timeout = (0..self.hosts.len())
-            .filter(|host| self.hosts[*host].alive)
-            .filter_map(|host| Some((self.hosts[host].node.poll_timeout()?.as_micros(), host)))
+            .filter(|host| self.hosts[*host].alive && self.hosts[*host].paused.is_none())
+            .filter_map(|host| {
+                let there = &self.hosts[host];
+                Some((there.clock.global(there.node.poll_timeout()?), host))
+            })
             .min();
         let event = self.events.peek().map(|Reverse((at, _, _))| *at);
         let at = timeout.map(|(at, _)| at.max(self.now));
@@ -468,7 +575,7 @@ impl Cluster {
             (_, Some(at)) if at <= end => {
                 self.now = at;
                 let (_, host) = timeout.unwrap();
-                let now = self.instant();
+                let now = self.local(host);
                 self.hosts[host].node.handle_timeout(now);
                 self.pump(host);
                 true

@@ -15,11 +15,18 @@ impl Cluster {
 
     /// A network in which the two cannot talk, without either being told.
     pub(in super::super) fn block(&mut self, a: usize, b: usize) {
-        self.blocked.insert((a.min(b), a.max(b)));
+        self.cut_off(a, b);
+        self.cut_off(b, a);
+    }
+
+    /// What one sends does not arrive at the other.
+    pub(in super::super) fn cut_off(&mut self, from: usize, to: usize) {
+        self.blocked.insert((from, to));
     }
 
     pub(in super::super) fn unblock(&mut self, a: usize, b: usize) {
-        self.blocked.remove(&(a.min(b), a.max(b)));
+        self.blocked.remove(&(a, b));
+        self.blocked.remove(&(b, a));
         // What was on its way is lost: a stream with a hole is no stream.
         self.reset(a, b);
     }
@@ -55,7 +62,7 @@ impl Cluster {
             };
             let to = 1 - end;
             let peer = self.pipes[pipe].ends[to].0;
-            if !self.pipes[pipe].open || self.blocked.contains(&(host.min(peer), host.max(peer))) {
+            if !self.pipes[pipe].open || self.blocked.contains(&(host, peer)) {
                 continue;
             }
             // Split anywhere: frames do not arrive whole.
@@ -121,13 +128,14 @@ impl Cluster {
     }
 
     pub(super) fn dial(&mut self, host: usize, dial: DialId, address: &str) {
-        let now = self.instant();
+        let now = self.local(host);
         let listener = self
             .hosts
             .iter()
             .position(|host| host.alive && host.name == address);
         let reachable = listener.filter(|to| {
-            self.hosts[host].alive && !self.blocked.contains(&(host.min(*to), host.max(*to)))
+            let apart = self.blocked.contains(&(host, *to)) || self.blocked.contains(&(*to, host));
+            self.hosts[host].alive && self.hosts[*to].paused.is_none() && !apart
         });
         let Some(to) = reachable else {
             self.hosts[host].node.handle_dial_failed(now, dial);
@@ -136,7 +144,8 @@ impl Cluster {
         let Ok(ours) = self.hosts[host].node.handle_dialed(now, dial, None) else {
             return;
         };
-        let theirs = self.hosts[to].node.handle_accepted(now, None).ok();
+        let then = self.local(to);
+        let theirs = self.hosts[to].node.handle_accepted(then, None).ok();
         let pipe = self.pipes.len();
         self.pipes.push(Pipe {
             ends: [(host, Some(ours)), (to, theirs)],
@@ -155,7 +164,7 @@ impl Cluster {
     }
 
     pub(super) fn read(&mut self, host: usize, link: LinkId) {
-        let now = self.instant();
+        let now = self.local(host);
         loop {
             let Some(mut buf) = self.hosts[host].bufs.remove(&link) else {
                 return;
