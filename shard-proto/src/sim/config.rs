@@ -41,8 +41,10 @@ pub struct WorldConfig {
     pub(super) clock_rate: u32,
     pub(super) wall_skew: Duration,
     pub(super) faults: FaultProfile,
+    pub(super) persisted_terms: bool,
     pub(super) faulty_for: Duration,
     pub(super) calm_for: Duration,
+    pub(super) probe_for: Duration,
     pub(super) text: bool,
 }
 
@@ -77,8 +79,10 @@ impl WorldConfig {
             clock_rate: 15_000,
             wall_skew: Duration::from_millis(500),
             faults: FaultProfile::default(),
+            persisted_terms: false,
             faulty_for: Duration::from_secs(90),
-            calm_for: Duration::from_secs(30),
+            calm_for: Duration::from_secs(35),
+            probe_for: Duration::from_secs(15),
             text: false,
         }
     }
@@ -282,6 +286,21 @@ impl WorldConfig {
         self
     }
 
+    /// How long it is measured what a single incident does, after the calm. Default 15 s; zero: not at all.
+    #[must_use]
+    pub fn with_probe(mut self, probe: Duration) -> Self {
+        self.probe_for = probe;
+        self
+    }
+
+    /// Whether the next life of a host knows the highest term of the one before. Default: no, it has its wall clock
+    /// alone, which must not be off by more than half a support lease then.
+    #[must_use]
+    pub fn with_persisted_terms(mut self, persisted: bool) -> Self {
+        self.persisted_terms = persisted;
+        self
+    }
+
     /// Whether the trace keeps lines of text. Default: no.
     #[must_use]
     pub fn with_text(mut self, text: bool) -> Self {
@@ -341,6 +360,47 @@ impl WorldConfig {
     #[must_use]
     pub fn calm_for(&self) -> Duration {
         self.calm_for
+    }
+
+    /// How long it is measured what a single incident does.
+    #[must_use]
+    pub fn probe_for(&self) -> Duration {
+        self.probe_for
+    }
+
+    /// Which faults are drawn.
+    #[must_use]
+    pub fn faults(&self) -> &FaultProfile {
+        &self.faults
+    }
+
+    /// By how much clocks run too fast or too slow at most.
+    #[must_use]
+    pub fn clock_rate(&self) -> u32 {
+        self.clock_rate
+    }
+
+    /// By how much wall clocks are off at most.
+    #[must_use]
+    pub fn wall_skew(&self) -> Duration {
+        self.wall_skew
+    }
+
+    pub(super) fn noise(&self) -> (u16, u16, u16, Duration) {
+        (self.loss, self.duplicate, self.late, self.late_by)
+    }
+
+    /// Within which time after the last fault every host reaches every shard: a handoff that hangs and its lease, a
+    /// path that is given up, a node that has to be noticed, and some reigns.
+    #[must_use]
+    pub fn bound(&self) -> Duration {
+        let lease = self.leadership.lease() + self.leadership.drift();
+        2 * self.handoff_timeout
+            + 3 * lease
+            + self.detection.1
+            + self.start_delay
+            + self.stop_delay
+            + 10 * self.retry_interval
     }
 
     /// The node of a host.

@@ -1,9 +1,11 @@
 //! What goes wrong, and when.
 
 use alloc::vec::Vec;
+use core::fmt;
 use core::time::Duration;
 
-use super::WorldConfig;
+use super::outage::Cause;
+use super::{WorldConfig, draw};
 
 /// Something that goes wrong (or right again). Hosts are numbered from 0; a shard is its type's number times
 /// [`WorldConfig::shards`] plus its own.
@@ -58,6 +60,11 @@ pub enum Fault {
     },
     /// The process is started (after its end, if it lives).
     Restart {
+        /// The host.
+        host: u8,
+    },
+    /// The process is started, unless it lives.
+    Start {
         /// The host.
         host: u8,
     },
@@ -122,6 +129,15 @@ pub enum Fault {
         /// How long.
         for_: Duration,
     },
+    /// Shards on the host take longer to start.
+    SlowStarts {
+        /// The host.
+        host: u8,
+        /// By how much.
+        by: Duration,
+        /// How long.
+        for_: Duration,
+    },
     /// A caller sends many messages at once.
     Burst {
         /// Where the caller is.
@@ -136,14 +152,199 @@ pub enum Fault {
         /// The shard.
         shard: u32,
     },
+    /// The host does not reach the service that decides who leads. Only with
+    /// [`Ownership::External`](crate::leadership::Ownership::External).
+    LockCut {
+        /// The host.
+        host: u8,
+        /// How long.
+        for_: Duration,
+    },
+    /// One thing happens, and it is measured how long shards are without service because of it. Whom it happens to is
+    /// left to chance.
+    Probe(Cause),
+    /// The end of what [`Fault::Probe`] measures.
+    ProbeOver,
 }
 
-/// Which faults are drawn, and how often.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct FaultProfile {}
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
+        /// What kind of fault.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        pub enum FaultKind {
+            $($(#[$doc])* $name,)*
+        }
 
-/// Faults and their times, in microseconds of real time; sorted.
+        impl FaultKind {
+            /// All of them.
+            pub const ALL: [Self; [$($text),*].len()] = [$(Self::$name),*];
+
+            /// What it is called in tables.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text,)*
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// [`Fault::Cut`].
+    Cut = "cut",
+    /// [`Fault::Heal`] and [`Fault::HealAll`].
+    Heal = "heal",
+    /// [`Fault::Noise`].
+    Noise = "noise",
+    /// [`Fault::Break`].
+    Break = "broken connection",
+    /// [`Fault::Pause`].
+    Pause = "pause",
+    /// [`Fault::Crash`].
+    Crash = "crash",
+    /// [`Fault::Restart`].
+    Restart = "restart",
+    /// [`Fault::Start`].
+    Start = "start",
+    /// [`Fault::Leave`].
+    Leave = "leave",
+    /// [`Fault::StopRegion`].
+    StopRegion = "region stops",
+    /// [`Fault::StartRegion`].
+    StartRegion = "region starts",
+    /// [`Fault::ClockRate`].
+    ClockRate = "clock rate",
+    /// [`Fault::ClockJump`].
+    ClockJump = "clock jump",
+    /// [`Fault::WallJump`].
+    WallJump = "wall clock jump",
+    /// [`Fault::Suspect`].
+    Suspect = "false suspicion",
+    /// [`Fault::Remove`].
+    Remove = "removed for good",
+    /// [`Fault::HangStops`].
+    HangStops = "hanging stops",
+    /// [`Fault::SlowStarts`].
+    SlowStarts = "slow starts",
+    /// [`Fault::Burst`].
+    Burst = "burst",
+    /// [`Fault::Move`].
+    Move = "move",
+    /// [`Fault::LockCut`].
+    LockCut = "lock out of reach",
+    /// [`Fault::Probe`].
+    Probe = "measured incident",
+}
+
+impl Fault {
+    /// What kind of fault it is.
+    #[must_use]
+    pub const fn kind(&self) -> FaultKind {
+        match self {
+            Self::Cut { .. } => FaultKind::Cut,
+            Self::Heal { .. } | Self::HealAll => FaultKind::Heal,
+            Self::Noise { .. } => FaultKind::Noise,
+            Self::Break { .. } => FaultKind::Break,
+            Self::Pause { .. } => FaultKind::Pause,
+            Self::Crash { .. } => FaultKind::Crash,
+            Self::Restart { .. } => FaultKind::Restart,
+            Self::Start { .. } => FaultKind::Start,
+            Self::Leave { .. } => FaultKind::Leave,
+            Self::StopRegion { .. } => FaultKind::StopRegion,
+            Self::StartRegion { .. } => FaultKind::StartRegion,
+            Self::ClockRate { .. } => FaultKind::ClockRate,
+            Self::ClockJump { .. } => FaultKind::ClockJump,
+            Self::WallJump { .. } => FaultKind::WallJump,
+            Self::Suspect { .. } => FaultKind::Suspect,
+            Self::Remove { .. } => FaultKind::Remove,
+            Self::HangStops { .. } => FaultKind::HangStops,
+            Self::SlowStarts { .. } => FaultKind::SlowStarts,
+            Self::Burst { .. } => FaultKind::Burst,
+            Self::Move { .. } => FaultKind::Move,
+            Self::LockCut { .. } => FaultKind::LockCut,
+            Self::Probe(_) | Self::ProbeOver => FaultKind::Probe,
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Cut { from, to } => write!(f, "nothing gets from host {from} to host {to}"),
+            Self::Heal { from, to } => write!(f, "host {to} hears host {from} again"),
+            Self::HealAll => f.write_str("all cuts end"),
+            Self::Noise {
+                loss,
+                duplicate,
+                late,
+                delay,
+            } => write!(
+                f,
+                "of 1000 control frames {loss} are lost, {duplicate} doubled, {late} late by up to {delay:?}"
+            ),
+            Self::Break { a, b } => {
+                write!(f, "the connection of host {a} and host {b} breaks")
+            }
+            Self::Pause { host, for_ } => write!(f, "host {host} stands still for {for_:?}"),
+            Self::Crash { host } => write!(f, "host {host} crashes"),
+            Self::Restart { host } => write!(f, "host {host} is started anew"),
+            Self::Start { host } => write!(f, "host {host} is started if it is down"),
+            Self::Leave { host } => write!(f, "host {host} leaves"),
+            Self::StopRegion { host, ty } => write!(f, "host {host} stops type {ty}"),
+            Self::StartRegion { host, ty } => write!(f, "host {host} starts type {ty} again"),
+            Self::ClockRate { host, ppm } => {
+                write!(f, "the clock of host {host} runs at {ppm:+} ppm")
+            }
+            Self::ClockJump { host, by } => {
+                write!(f, "the clock of host {host} jumps ahead by {by:?}")
+            }
+            Self::WallJump { host, skew } => write!(
+                f,
+                "the wall clock of host {host} is set to {:+} ms of real time",
+                skew / 1000
+            ),
+            Self::Suspect { by, of, for_ } => {
+                write!(f, "host {by} suspects host {of} for {for_:?}")
+            }
+            Self::Remove { host } => write!(f, "host {host} is declared gone for good"),
+            Self::HangStops { host, for_ } => {
+                write!(f, "entities on host {host} do not stop for {for_:?}")
+            }
+            Self::SlowStarts { host, by, for_ } => {
+                write!(f, "shards on host {host} start {by:?} later for {for_:?}")
+            }
+            Self::Burst { host, shard, count } => {
+                write!(f, "host {host} sends {count} messages to shard {shard}")
+            }
+            Self::Move { shard } => write!(f, "shard {shard} is to move"),
+            Self::LockCut { host, for_ } => {
+                write!(f, "host {host} does not reach the lock for {for_:?}")
+            }
+            Self::Probe(cause) => write!(f, "measured: {cause}"),
+            Self::ProbeOver => f.write_str("the measurement ends"),
+        }
+    }
+}
+
+/// A time in microseconds, as seconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct At(pub(super) u64);
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == u64::MAX {
+            return f.write_str("for ever");
+        }
+        let text = alloc::format!("{}.{:06} s", self.0 / 1_000_000, self.0 % 1_000_000);
+        f.pad(&text)
+    }
+}
+
+/// Faults and their times, in microseconds of real time; sorted. Its `Display` says one a line.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[expect(clippy::exhaustive_structs, reason = "scripts make them")]
 pub struct Schedule {
     /// Sorted by time.
     pub faults: Vec<(u64, Fault)>,
@@ -153,7 +354,22 @@ impl Schedule {
     /// The faults of a seed.
     #[must_use]
     pub fn draw(seed: u64, config: &WorldConfig) -> Self {
-        let _ = (seed, config);
-        Self::default()
+        draw::draw(seed, config)
+    }
+
+    /// From faults in any order.
+    #[must_use]
+    pub fn new(mut faults: Vec<(u64, Fault)>) -> Self {
+        faults.sort_by_key(|(at, _)| *at);
+        Self { faults }
+    }
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, fault) in &self.faults {
+            writeln!(f, "{:>14}  {fault}", At(*at))?;
+        }
+        Ok(())
     }
 }

@@ -13,9 +13,12 @@
 mod check;
 mod clock;
 mod config;
+mod draw;
 mod fault;
 mod membership;
 mod minimise;
+mod outage;
+mod profile;
 mod report;
 mod store;
 mod trace;
@@ -24,9 +27,11 @@ mod world;
 
 pub use check::Checker;
 pub use config::{ConfigError, WorldConfig};
-pub use fault::{Fault, FaultProfile, Schedule};
+pub use fault::{Fault, FaultKind, Schedule};
 pub use membership::{ClusterView, Happened, Life, MembershipScript, News};
 pub use minimise::minimise;
+pub use outage::{Cause, Outage};
+pub use profile::FaultProfile;
 pub use report::{Failure, Report};
 pub use store::{ArrayCoordinator, ArrayRegion, ArrayStore, HeapStore, Store};
 pub use trace::Trace;
@@ -35,6 +40,7 @@ pub use world::World;
 
 use crate::allocation::AllocationStrategy;
 use alloc::boxed::Box;
+use core::fmt;
 
 /// A message of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,6 +52,16 @@ pub struct Message {
     pub entity: u32,
     /// Counts all messages of the origin, from 0.
     pub number: u64,
+}
+
+impl fmt::Display for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "message {} of life {} to entity {}",
+            self.number, self.origin, self.entity
+        )
+    }
 }
 
 /// A strategy that can be copied with the world it is in; every [`AllocationStrategy`] that is `Clone` is one.

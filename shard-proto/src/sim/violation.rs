@@ -1,20 +1,311 @@
-//! A broken promise.
+//! What was found to be wrong.
 
 use alloc::string::String;
+use core::fmt;
 
-/// An invariant that does not hold.
+use super::Message;
+use super::fault::At;
+use crate::{Epoch, Term};
+
+/// An invariant that did not hold: which, with whom, and about what. Hosts are numbers from 0, times are global.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Violation {
-    /// Which.
-    pub invariant: &'static str,
-    /// What was seen.
-    pub what: String,
+pub enum Violation {
+    /// Two nodes act as coordinators at the same time.
+    TwoLeaders {
+        /// Acted already.
+        first: (u8, Term),
+        /// Until when it may.
+        until: u64,
+        /// Acts, too.
+        second: (u8, Term),
+    },
+    /// A reign acts under a term that is not above those that acted before.
+    TermNotGrowing {
+        /// Who acts.
+        host: u8,
+        /// Its term.
+        term: Term,
+        /// The highest that acted before.
+        highest: Term,
+    },
+    /// Two nodes serve a shard at the same time.
+    TwoHomes {
+        /// The shard.
+        shard: u32,
+        /// Serves it already.
+        first: (u8, Epoch),
+        /// Until when it may, unless it stops earlier.
+        until: u64,
+        /// Serves it, too.
+        second: (u8, Epoch),
+    },
+    /// A serving's epoch is not above that of every serving before it.
+    EpochNotGrowing {
+        /// The shard.
+        shard: u32,
+        /// Who serves it.
+        host: u8,
+        /// Under which epoch.
+        epoch: Epoch,
+        /// The highest before.
+        highest: Epoch,
+    },
+    /// A node starts a shard before its own earlier serving of it has stopped.
+    StartedBesideItself {
+        /// The shard.
+        shard: u32,
+        /// The node.
+        host: u8,
+        /// What runs still.
+        running: Epoch,
+        /// What starts.
+        epoch: Epoch,
+    },
+    /// A node starts a shard although its lease is over.
+    StartedWithoutLease {
+        /// The shard.
+        shard: u32,
+        /// The node.
+        host: u8,
+        /// Under which epoch.
+        epoch: Epoch,
+    },
+    /// An entity handles a message where the shard is not served: it never started, has stopped, or the lease is over.
+    NotServing {
+        /// The shard.
+        shard: u32,
+        /// The node.
+        host: u8,
+        /// Under which epoch.
+        epoch: Epoch,
+        /// The message.
+        message: Message,
+    },
+    /// A message was handled after a later one of the same origin to the same entity.
+    OutOfOrder {
+        /// The shard.
+        shard: u32,
+        /// Where.
+        host: u8,
+        /// The message.
+        message: Message,
+        /// The number that was due.
+        due: u64,
+    },
+    /// A message was handled twice.
+    DeliveredTwice {
+        /// The shard.
+        shard: u32,
+        /// Where the second time.
+        host: u8,
+        /// The message.
+        message: Message,
+    },
+    /// A caller was told that a message is not delivered, and it was.
+    DeliveredAndReported {
+        /// The shard.
+        shard: u32,
+        /// The message.
+        message: Message,
+    },
+    /// A caller was told twice of one message.
+    ReportedTwice {
+        /// The shard.
+        shard: u32,
+        /// The message.
+        message: Message,
+    },
+    /// A message that nobody sent.
+    NeverSent {
+        /// The shard.
+        shard: u32,
+        /// The message.
+        message: Message,
+    },
+    /// A message of an origin that lives was neither handled nor reported, and did not die with a node that had
+    /// accepted it.
+    Lost {
+        /// The shard.
+        shard: u32,
+        /// The message.
+        message: Message,
+        /// The origin's host.
+        origin: u8,
+        /// Who keeps it still, if somebody does.
+        kept_by: Option<u8>,
+    },
+    /// No message of a living origin reached a shard, although the faults ended long ago.
+    NoService {
+        /// The shard.
+        shard: u32,
+        /// The origin's host.
+        origin: u8,
+        /// How long it waited, in microseconds.
+        waited: u64,
+    },
+    /// A table of a state machine contradicts itself, or something is left in it.
+    Table {
+        /// Whose.
+        host: u8,
+        /// What.
+        what: String,
+    },
+    /// A timer is not set although there is work, or is due again and again without progress.
+    Timer {
+        /// Whose.
+        host: u8,
+        /// What.
+        what: String,
+    },
+    /// Two kinds of storage behave differently.
+    Storage {
+        /// What differs.
+        what: String,
+    },
+    /// Something panicked.
+    Panic {
+        /// What it said.
+        what: String,
+    },
 }
 
-impl core::fmt::Display for Violation {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "{}: {}", self.invariant, self.what)
+impl Violation {
+    /// The invariant's name, for statistics and for comparing two runs.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::TwoLeaders { .. } => "two leaders",
+            Self::TermNotGrowing { .. } => "term not growing",
+            Self::TwoHomes { .. } => "two homes",
+            Self::EpochNotGrowing { .. } => "epoch not growing",
+            Self::StartedBesideItself { .. } => "started beside itself",
+            Self::StartedWithoutLease { .. } => "started without lease",
+            Self::NotServing { .. } => "not serving",
+            Self::OutOfOrder { .. } => "out of order",
+            Self::DeliveredTwice { .. } => "delivered twice",
+            Self::DeliveredAndReported { .. } => "delivered and reported",
+            Self::ReportedTwice { .. } => "reported twice",
+            Self::NeverSent { .. } => "never sent",
+            Self::Lost { .. } => "lost",
+            Self::NoService { .. } => "no service",
+            Self::Table { .. } => "table",
+            Self::Timer { .. } => "timer",
+            Self::Storage { .. } => "storage",
+            Self::Panic { .. } => "panic",
+        }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.name())?;
+        match self {
+            Self::TwoLeaders {
+                first: (host, term),
+                until,
+                second: (other, later),
+            } => write!(
+                f,
+                "host {host} acts under term {term} until {}, host {other} under term {later}",
+                At(*until)
+            ),
+            Self::TermNotGrowing {
+                host,
+                term,
+                highest,
+            } => write!(
+                f,
+                "host {host} acts under term {term}, although {highest} acted before"
+            ),
+            Self::TwoHomes {
+                shard,
+                first: (host, epoch),
+                until,
+                second: (other, later),
+            } => write!(
+                f,
+                "shard {shard} is served by host {host} under {epoch} until {}, and by host {other} under {later}",
+                At(*until)
+            ),
+            Self::EpochNotGrowing {
+                shard,
+                host,
+                epoch,
+                highest,
+            } => write!(
+                f,
+                "shard {shard} is served by host {host} under {epoch}, and was served under {highest} before"
+            ),
+            Self::StartedBesideItself {
+                shard,
+                host,
+                running,
+                epoch,
+            } => write!(
+                f,
+                "host {host} starts shard {shard} under {epoch} while it runs under {running} there"
+            ),
+            Self::StartedWithoutLease { shard, host, epoch } => {
+                write!(f, "host {host} starts shard {shard} under {epoch}")
+            }
+            Self::NotServing {
+                shard,
+                host,
+                epoch,
+                message,
+            } => write!(
+                f,
+                "host {host} lets an entity of shard {shard} handle {message} under {epoch}"
+            ),
+            Self::OutOfOrder {
+                shard,
+                host,
+                message,
+                due,
+            } => write!(
+                f,
+                "{message} to shard {shard} is handled on host {host} where {due} or a later one is due"
+            ),
+            Self::DeliveredTwice {
+                shard,
+                host,
+                message,
+            } => {
+                write!(f, "{message} to shard {shard}, now on host {host}")
+            }
+            Self::DeliveredAndReported { shard, message }
+            | Self::ReportedTwice { shard, message }
+            | Self::NeverSent { shard, message } => write!(f, "{message} to shard {shard}"),
+            Self::Lost {
+                shard,
+                message,
+                origin,
+                kept_by,
+            } => {
+                write!(
+                    f,
+                    "{message} to shard {shard} of host {origin}, which lives"
+                )?;
+                match kept_by {
+                    Some(host) => write!(f, "; host {host} has accepted it"),
+                    None => Ok(()),
+                }
+            }
+            Self::NoService {
+                shard,
+                origin,
+                waited,
+            } => write!(
+                f,
+                "nothing that host {origin} sent reached shard {shard} within {}",
+                At(*waited)
+            ),
+            Self::Table { host, what } | Self::Timer { host, what } => {
+                write!(f, "host {host}: {what}")
+            }
+            Self::Storage { what } | Self::Panic { what } => f.write_str(what),
+        }
     }
 }
 
