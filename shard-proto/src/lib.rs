@@ -159,6 +159,9 @@ extern crate std;
 
 pub mod allocation;
 pub mod coordinator;
+#[cfg(feature = "_fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod hash;
 mod id;
 pub mod leadership;

@@ -88,6 +88,8 @@ mod slot;
 mod stats;
 #[cfg(all(test, feature = "alloc"))]
 mod tests;
+#[cfg(all(any(test, feature = "_fuzzing"), feature = "alloc"))]
+mod validate;
 
 pub use command::CoordinatorCommand;
 pub use config::{ConfigError, CoordinatorConfig, StorageMismatch};
@@ -95,3 +97,5 @@ pub use error::ControlError;
 pub use machine::Coordinator;
 pub use slot::{CoordNodeSlot, CoordShardSlot};
 pub use stats::{CoordPhase, CoordShardState, CoordinatorStats};
+#[cfg(all(any(test, feature = "_fuzzing"), feature = "alloc"))]
+pub(crate) use validate::validate;

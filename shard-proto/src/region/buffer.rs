@@ -195,7 +195,7 @@ pub(super) fn rewind<P>(buffer: &mut [BufferSlot<P>], tail: u32) {
     }
 }
 
-#[cfg(all(test, feature = "alloc"))]
+#[cfg(all(any(test, feature = "_fuzzing"), feature = "alloc"))]
 pub(super) fn iter<P>(buffer: &[BufferSlot<P>], tail: u32) -> impl Iterator<Item = u32> {
     let mut next = front(buffer, tail);
     (0..len(buffer, tail)).map_while(move |_| {

@@ -40,7 +40,7 @@ mod stats;
 mod sweep;
 #[cfg(all(test, feature = "alloc"))]
 mod tests;
-#[cfg(all(test, feature = "alloc"))]
+#[cfg(all(any(test, feature = "_fuzzing"), feature = "alloc"))]
 mod validate;
 
 use core::marker::PhantomData;

@@ -12,15 +12,14 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::slot::{Content, Life, NIL, NO_NODE, Place, State, flag};
-use super::{Region, buffer, members};
-use crate::table::{HeapStorage, RegionStorage};
+use super::{BufferSlot, Region, ShardSlot, buffer, members};
+use crate::table::RegionStorage;
 
-impl<P> Region<P, HeapStorage<P>> {
+impl<P, S: RegionStorage<P>> Region<P, S> {
     /// Panics if something in the tables does not agree.
-    pub(super) fn validate(&self) {
-        let shards = self.storage.shards();
-        let nodes = self.storage.nodes();
-        let buffer = self.storage.buffer();
+    pub(crate) fn validate(&mut self) {
+        let tables = self.storage.tables();
+        let (shards, nodes, buffer) = (&*tables.shards, &*tables.nodes, &*tables.buffer);
         let machine = &self.machine;
         let lists = [
             (Place::Dirty, &machine.dirty),
@@ -52,7 +51,7 @@ impl<P> Region<P, HeapStorage<P>> {
                     }
                 }
             }
-            self.validate_slot(slot);
+            validate_slot(slot, buffer);
         }
         assert_eq!(used, machine.slab.used());
         let filled = buffer
@@ -72,28 +71,24 @@ impl<P> Region<P, HeapStorage<P>> {
         let flushing = shards.iter().filter(|slot| slot.has(flag::FLUSHING));
         assert_eq!(flushing.count() as u32, machine.flushing);
     }
+}
 
-    fn validate_slot(&self, slot: &super::ShardSlot) {
-        let unread = buffer::unread(self.storage.buffer(), slot.remote).is_some();
-        if slot.place != Place::Dirty {
-            assert!(!unread || slot.state == State::Draining);
-            let due = flag::COMPLETE
-                | flag::STOP
-                | flag::START
-                | flag::STARTED
-                | flag::FLUSH
-                | flag::HOME;
-            assert!(!slot.has(due), "something is due that nobody will say");
-            let waits = slot.has(flag::FLUSHING) || slot.wants_home();
-            assert!(
-                !waits || matches!(slot.place, Place::Retry | Place::Lapse),
-                "nobody asks: {slot:?}"
-            );
-            let stuck = slot.local != NIL && slot.sends() && slot.place == Place::Idle;
-            assert!(!stuck, "messages that nobody sends: {slot:?}");
-        }
-        if slot.state.is_owned() {
-            assert!(slot.bar >= slot.epoch);
-        }
+fn validate_slot<P>(slot: &ShardSlot, buffer: &[BufferSlot<P>]) {
+    let unread = buffer::unread(buffer, slot.remote).is_some();
+    if slot.place != Place::Dirty {
+        assert!(!unread || slot.state == State::Draining);
+        let due =
+            flag::COMPLETE | flag::STOP | flag::START | flag::STARTED | flag::FLUSH | flag::HOME;
+        assert!(!slot.has(due), "something is due that nobody will say");
+        let waits = slot.has(flag::FLUSHING) || slot.wants_home();
+        assert!(
+            !waits || matches!(slot.place, Place::Retry | Place::Lapse),
+            "nobody asks: {slot:?}"
+        );
+        let stuck = slot.local != NIL && slot.sends() && slot.place == Place::Idle;
+        assert!(!stuck, "messages that nobody sends: {slot:?}");
+    }
+    if slot.state.is_owned() {
+        assert!(slot.bar >= slot.epoch);
     }
 }

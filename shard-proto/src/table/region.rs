@@ -157,11 +157,6 @@ impl<P> HeapStorage<P> {
             buffer: buffer.collect(),
         }
     }
-
-    #[cfg(all(test, feature = "alloc"))]
-    pub(crate) fn buffer(&self) -> &[BufferSlot<P>] {
-        &self.buffer
-    }
 }
 
 #[cfg(feature = "alloc")]

@@ -3,12 +3,11 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::validate::validate;
 use crate::{
     Epoch, Incarnation, Instant, NodeId, Session, ShardId, Term,
     allocation::LeastShards,
     coordinator::{
-        ControlError, CoordShardState, Coordinator, CoordinatorCommand, CoordinatorConfig,
+        ControlError, CoordShardState, Coordinator, CoordinatorCommand, CoordinatorConfig, validate,
     },
     membership::{Member, MemberChange, MemberState, RemovalCause, Roles},
     table::CoordinatorHeap,

@@ -15,4 +15,3 @@ mod leases;
 mod members;
 mod model;
 mod moves;
-mod validate;

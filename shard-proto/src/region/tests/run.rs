@@ -75,7 +75,7 @@ impl World {
 
     /// Order of what was handled since the last look, and the tables inside.
     pub(super) fn check(&mut self) {
-        for host in self.hosts.values() {
+        for host in self.hosts.values_mut() {
             host.region.validate();
         }
         for (_, shard, note) in &self.handled[self.checked..] {

@@ -1,4 +1,11 @@
 //! Whether the tables of a coordinator agree with each other. O(shards + nodes).
+#![allow(
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::cast_possible_truncation,
+    reason = "for tests"
+)]
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +19,8 @@ use crate::{
     table::CoordinatorStorage,
 };
 
-pub(super) fn validate<A, S: CoordinatorStorage>(coordinator: &Coordinator<A, S>) {
+/// Panics if something in the tables does not agree.
+pub(crate) fn validate<A, S: CoordinatorStorage>(coordinator: &Coordinator<A, S>) {
     let book = &coordinator.book;
     let nodes = coordinator.storage.nodes();
     order(book.order_len, nodes);

@@ -1,0 +1,36 @@
+//! Bodies of the fuzz targets: bytes in, a panic if an invariant breaks.
+//!
+//! Not part of the crate's interface. The targets under `fuzz/` call these, and so does a test that feeds them the
+//! committed seeds and random bytes on any toolchain.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::cast_possible_truncation,
+    reason = "a tool that reports by panicking"
+)]
+
+mod coordinator;
+mod feed;
+mod handshake;
+mod region;
+mod wire;
+
+pub use coordinator::coordinator_ops;
+pub use handshake::handshake;
+pub use region::region_ops;
+pub use wire::{control_roundtrip, frame_decode};
+
+/// A body of a fuzz target.
+pub type Body = fn(&[u8]);
+
+/// Every target, by name.
+pub const TARGETS: &[(&str, Body)] = &[
+    ("frame_decode", frame_decode),
+    ("control_roundtrip", control_roundtrip),
+    ("handshake", handshake),
+    ("region_ops", region_ops),
+    ("coordinator_ops", coordinator_ops),
+];
