@@ -539,7 +539,9 @@ impl Checker {
             }
             let keeper = fate.keeper.checked_sub(1);
             let keeper = keeper.and_then(|keeper| self.lives.get(keeper as usize));
-            if fate.keeper != origin + 1 && keeper.is_some_and(|keeper| !keeper.alive) {
+            // Who left did not wait for what others had accepted.
+            let excused = |keeper: &Life| !keeper.alive || !life.alive;
+            if fate.keeper != origin + 1 && keeper.is_some_and(excused) {
                 continue;
             }
             return Err(Violation::Lost {

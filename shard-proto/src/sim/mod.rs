@@ -13,6 +13,7 @@
 mod check;
 mod clock;
 mod config;
+mod detectors;
 mod draw;
 mod fault;
 mod membership;
@@ -21,12 +22,15 @@ mod outage;
 mod profile;
 mod report;
 mod store;
+#[cfg(test)]
+mod tests;
 mod trace;
 mod violation;
 mod world;
 
 pub use check::Checker;
 pub use config::{ConfigError, WorldConfig};
+pub use detectors::Detectors;
 pub use fault::{Fault, FaultKind, Schedule};
 pub use membership::{ClusterView, Happened, Life, MembershipScript, News};
 pub use minimise::minimise;

@@ -1,0 +1,4 @@
+//! Tests of the simulated cluster, and of the protocol in it.
+
+mod checker;
+mod schedules;
