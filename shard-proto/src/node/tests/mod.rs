@@ -16,5 +16,6 @@ mod faults;
 mod forming;
 mod limits;
 mod moving;
+mod storm;
 #[cfg(feature = "swim")]
 mod swim;

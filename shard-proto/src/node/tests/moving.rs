@@ -17,7 +17,8 @@ pub(super) fn traffic(
     for round in 0..rounds {
         for host in 0..cluster.hosts.len() {
             let there = &cluster.hosts[host];
-            if !there.alive || there.app.left.is_some() || there.app.removed {
+            let gone = there.app.left.is_some() || there.app.removed;
+            if !there.alive || there.paused.is_some() || gone {
                 continue;
             }
             for entity in 0..8 {
@@ -42,8 +43,10 @@ pub(super) fn all_answered(cluster: &Cluster, asks: &[(usize, u64)]) {
         let app = &cluster.hosts[*host].app;
         assert!(
             app.answers.contains_key(key),
-            "{key}: {:?}",
-            app.failures.get(key)
+            "{key} of {}: {:?} {}",
+            cluster.hosts[*host].name,
+            app.failures.get(key),
+            cluster.describe()
         );
     }
 }

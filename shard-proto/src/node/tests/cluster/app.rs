@@ -20,7 +20,7 @@ impl Cluster {
         self.next_key += 1;
         let ask = Ask {
             key: AskKey(key),
-            deadline: Instant::from_micros(self.now + timeout),
+            deadline: self.local(host).after(Duration::from_micros(timeout)),
         };
         self.send(host, ty, id, Some(ask)).then_some(key)
     }

@@ -3,7 +3,7 @@
 use super::*;
 
 impl Cluster {
-    pub(super) fn describe(&self) -> String {
+    pub(in super::super) fn describe(&self) -> String {
         let mut text = String::new();
         for host in &self.hosts {
             text += &format!(

@@ -254,10 +254,15 @@ pub(super) struct Cluster {
     trace: bool,
 }
 
-/// Seeds to try: `CLUSTER_SEEDS`, or one.
+/// Seeds to try: `CLUSTER_SEEDS`, or one, from `CLUSTER_FROM`, or 0.
 pub(super) fn seeds() -> core::ops::Range<u64> {
-    let seeds = std::env::var("CLUSTER_SEEDS").ok();
-    0..seeds.and_then(|seeds| seeds.parse().ok()).unwrap_or(1)
+    let number = |name| {
+        std::env::var(name)
+            .ok()
+            .and_then(|seeds| seeds.parse().ok())
+    };
+    let from: u64 = number("CLUSTER_FROM").unwrap_or(0);
+    from..from + number("CLUSTER_SEEDS").unwrap_or(1)
 }
 
 /// In a seed: membership is trusted.
