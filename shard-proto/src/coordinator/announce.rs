@@ -155,10 +155,11 @@ impl Ledger<'_> {
     /// The home of a shard, as everybody may know it.
     pub(super) fn home_entry(&self, shard: u32) -> Option<HomeEntry> {
         let (owner, epoch, phase) = self.live_owner(shard)?;
-        (phase == Phase::Allocated).then_some(HomeEntry {
+        let home = self.node(owner)?;
+        (phase == Phase::Allocated && home.member).then_some(HomeEntry {
             shard: ShardId(shard),
             epoch,
-            node: self.node(owner)?.node,
+            node: home.node,
         })
     }
 }

@@ -30,6 +30,8 @@ pub(super) struct Book {
     /// Slots in the order of nodes.
     pub(super) order_len: u16,
     pub(super) candidates_len: u16,
+    /// Hosts that do not hear, when the list of candidates was made.
+    pub(super) deaf: u16,
     /// The list of candidates has to be made anew before its next use.
     pub(super) candidates_stale: bool,
     /// The store that the registered regions of this type use, and how many do.
@@ -75,6 +77,7 @@ impl Book {
             unsettled: 0,
             order_len: 0,
             candidates_len: 0,
+            deaf: 0,
             candidates_stale: true,
             storage_id: 0,
             storage_users: 0,
@@ -382,6 +385,7 @@ impl Ledger<'_> {
             return;
         }
         let mut len = 0_u16;
+        let mut deaf = 0_u16;
         for rank in 0..self.book.order_len {
             let Some(index) = self.node(rank).map(|slot| slot.order) else {
                 continue;
@@ -391,6 +395,9 @@ impl Ledger<'_> {
                 continue;
             };
             slot.candidate = NOBODY;
+            if slot.is_host(role) && !slot.hears {
+                deaf = deaf.saturating_add(1);
+            }
             if let Some(place) = self.candidates.get_mut(usize::from(len))
                 && slot.may_host(role)
             {
@@ -405,6 +412,7 @@ impl Ledger<'_> {
             }
         }
         self.book.candidates_len = len;
+        self.book.deaf = deaf;
         self.book.candidates_stale = false;
     }
 }

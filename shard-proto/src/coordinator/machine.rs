@@ -172,7 +172,8 @@ impl<A: AllocationStrategy, S: CoordinatorStorage> Coordinator<A, S> {
     }
 
     /// The node's lease is over for sure: its session ends, its shards are allocated anew, in batches:
-    /// [`Self::handle_timeout`] is due at once.
+    /// [`Self::handle_timeout`] is due at once. Also for a node that is no member any more: unless membership is trusted,
+    /// its removal frees nothing.
     pub fn handle_lapsed(&mut self, now: Instant, node: NodeId) {
         if self.book.phase != CoordPhase::Idle {
             self.at(now).0.handle_lapsed(node);
@@ -417,17 +418,19 @@ impl Ledger<'_> {
         }
     }
 
-    /// Claims of registrations that were not completed until the barrier: their leases are over.
+    /// Claims of registrations that were not completed until the barrier: no lease was extended for them, and those of
+    /// predecessors are over.
     fn forget_unfinished(&mut self) {
         for index in 0..u16::try_from(self.nodes.len()).unwrap_or(NOBODY) {
-            let unfinished = self
-                .node(index)
-                .is_some_and(|node| !node.registered && node.session > node.ended);
+            let unfinished = self.node(index).is_some_and(|node| {
+                !node.registered && (node.session > node.ended || !node.was_registered)
+            });
             if unfinished {
                 self.end_session(index, Freed::Lapsed);
                 if let Some(node) = self.node_mut(index) {
                     node.session = None;
                 }
+                self.vacated(index);
             }
         }
     }

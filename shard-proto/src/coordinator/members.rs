@@ -94,9 +94,9 @@ impl Ledger<'_> {
         Ok(())
     }
 
-    /// Frees all shards of a former member at once, because its slot is needed.
+    /// Frees all shards of a former member whose lease is over at once, because its slot is needed.
     fn vacate_one(&mut self) {
-        let gone = self.nodes.iter().position(|slot| slot.gone);
+        let gone = self.nodes.iter().position(CoordNodeSlot::is_over);
         let Some(index) = gone.and_then(|index| u16::try_from(index).ok()) else {
             return;
         };
@@ -135,7 +135,7 @@ impl Ledger<'_> {
         Some(index)
     }
 
-    /// An incarnation is gone: so is its session.
+    /// An incarnation is gone: so is its session. Its lease may last, unless membership is all there is to believe.
     fn remove(&mut self, index: u16) {
         let hears = self.config.trust;
         let Some(slot) = self.node_mut(index) else {
@@ -151,7 +151,11 @@ impl Ledger<'_> {
         self.book.unsettled = self.book.unsettled.saturating_sub(u32::from(unsettled));
         // Somebody else may have to settle down before anything is rebalanced; now there is one less.
         self.book.rebalance_at = Some(self.book.now);
-        self.end_session(index, Freed::Lapsed);
+        if self.config.trust {
+            self.end_session(index, Freed::Lapsed);
+        } else {
+            self.unregister(index);
+        }
         self.vacated(index);
     }
 
@@ -164,9 +168,9 @@ impl Ledger<'_> {
         if !slot.stale.is_empty() {
             return;
         }
-        let (gone, node) = (slot.gone, slot.node);
+        let (is_over, node) = (slot.is_over(), slot.node);
         self.book.vacating.remove(self.nodes, at);
-        if !gone {
+        if !is_over {
             return;
         }
         self.book.dirty_nodes.remove(self.nodes, at);
@@ -263,14 +267,17 @@ impl Ledger<'_> {
         }
     }
 
-    /// Protocol 2.11: leadership is sure that the node's lease is over.
+    /// Protocol 2.11: leadership is sure that the node's lease is over, whether it is a member or was one.
     pub(super) fn handle_lapsed(&mut self, node: NodeId) {
-        if let Some(index) = self.member(node) {
-            if let Some(slot) = self.node_mut(index) {
-                slot.ended = slot.ended.max(slot.session);
-            }
-            self.end_session(index, Freed::Lapsed);
+        let Some(index) = self.find(node) else {
+            return;
+        };
+        if let Some(slot) = self.node_mut(index) {
+            slot.ended = slot.ended.max(slot.session);
+            slot.given_up = false;
         }
+        self.end_session(index, Freed::Lapsed);
+        self.vacated(index);
     }
 
     /// The life of a member, if the node is one.

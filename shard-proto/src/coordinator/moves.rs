@@ -183,9 +183,16 @@ impl Ledger<'_> {
     /// Protocol 5.5: the sessions of a node that does not complete are ended; when its lease is over, leadership says
     /// so, and its shards are freed.
     fn give_up_node(&mut self, owner: u16) {
+        if self
+            .node(owner)
+            .is_none_or(|node| node.given_up || !node.member)
+        {
+            return;
+        }
         self.unregister(owner);
         if let Some(node) = self.node_mut(owner) {
             node.ended = node.ended.max(node.session);
+            node.given_up = true;
             node.say_end_sessions = true;
         }
         self.say_node(owner);
@@ -250,6 +257,10 @@ impl Ledger<'_> {
             return;
         }
         self.refresh_candidates();
+        if self.book.deaf > 0 {
+            // As with one that is unreachable.
+            return;
+        }
         let candidates = core::mem::take(&mut self.candidates);
         let len = usize::from(self.book.candidates_len);
         if let Some(list) = candidates.get_mut(..len)

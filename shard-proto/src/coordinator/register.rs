@@ -5,7 +5,7 @@
 //! So nothing has to be reassembled, and a part that arrives twice changes nothing.
 
 use super::{
-    ControlError, StorageMismatch,
+    ControlError, CoordPhase, StorageMismatch,
     ledger::{Freed, Ledger},
     slot::{NOBODY, Phase, flag},
     stats::count,
@@ -111,16 +111,26 @@ impl Ledger<'_> {
     }
 
     fn refuse(&mut self, from: u16, part: &Register<'_>, reason: RegisterRefusal) -> ControlError {
-        // A refused region hosts nothing: neither what earlier parts claimed, nor what an older session of it owned.
-        let void = self.node(from).is_some_and(|node| {
-            node.session < Some(part.session)
-                || (node.session == Some(part.session) && !node.registered)
-        });
+        // A refused region hosts nothing: neither what earlier parts claimed, nor what an older session of it owned. As
+        // long as it says that it hosts something, only the end of its node's lease proves that.
+        let newer = self
+            .node(from)
+            .is_some_and(|node| node.session < Some(part.session));
+        let void = newer
+            || self
+                .node(from)
+                .is_some_and(|node| node.session == Some(part.session) && !node.registered);
         let its_own = !matches!(
             reason,
             RegisterRefusal::SessionEnded | RegisterRefusal::UnknownType
         );
-        if void && its_own {
+        let hosts_nothing = newer && part.parts == 1 && part.claims.is_empty();
+        if void && its_own && !self.config.trust && !hosts_nothing {
+            self.unregister(from);
+            if newer && let Some(node) = self.node_mut(from) {
+                node.ended = node.ended.max(node.session);
+            }
+        } else if void && its_own {
             self.end_session(from, Freed::Lapsed);
             if let Some(node) = self.node_mut(from) {
                 if node.session < Some(part.session) {
@@ -154,6 +164,7 @@ impl Ledger<'_> {
             return;
         };
         node.say_ack = true;
+        node.was_registered = true;
         let first = !core::mem::replace(&mut node.registered, true);
         let was_proxy = core::mem::replace(&mut node.proxy, part.proxy);
         if first {
@@ -201,7 +212,9 @@ impl Ledger<'_> {
             return;
         }
         // What this reign allocated is on record; an epoch of it that is not, has ended.
-        let believed = claim.epoch > recorded && claim.epoch.term() < self.book.term;
+        // After the barrier every lease of a predecessor is over.
+        let late = self.book.phase == CoordPhase::Open && !self.config.trust;
+        let believed = claim.epoch > recorded && claim.epoch.term() < self.book.term && !late;
         if believed {
             if owned && owner != from {
                 self.lose(shard, owner, recorded);

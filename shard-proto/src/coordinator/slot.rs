@@ -214,6 +214,10 @@ pub struct CoordNodeSlot {
     pub(super) roles: Roles,
     /// It has echoed a beat lately.
     pub(super) hears: bool,
+    /// Its sessions were ended because it does not complete; it gets nothing until its lease is over.
+    pub(super) given_up: bool,
+    /// It was registered in this reign, so its lease may have been extended.
+    pub(super) was_registered: bool,
     /// The newest session that registered or began to.
     pub(super) session: Option<Session>,
     /// Sessions up to this one have ended.
@@ -262,6 +266,8 @@ impl CoordNodeSlot {
         state: MemberState::Joining,
         roles: Roles::NONE,
         hears: false,
+        given_up: false,
+        was_registered: false,
         session: None,
         ended: None,
         registered: false,
@@ -305,12 +311,22 @@ impl CoordNodeSlot {
 
     /// Whether it may be given shards.
     pub(super) fn may_host(&self, role: u32) -> bool {
+        self.hears && self.is_host(role)
+    }
+
+    /// Whether it may be given shards once it hears.
+    pub(super) fn is_host(&self, role: u32) -> bool {
         self.member
             && self.registered
-            && self.hears
+            && !self.given_up
             && !self.proxy
             && self.state == MemberState::Up
             && self.roles.has(role)
+    }
+
+    /// Whether it is a former member whose shards may be freed.
+    pub(super) const fn is_over(&self) -> bool {
+        self.gone && !self.hold && self.owned.is_empty() && self.moving.is_empty()
     }
 
     /// While one lasts, nothing is rebalanced.

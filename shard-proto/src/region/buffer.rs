@@ -5,6 +5,7 @@
 //! was looked at and stays; while the shard drains, it is the end of what was given back.
 
 use super::slot::{BufferSlot, Content, NIL};
+use crate::Token;
 
 /// The free slots.
 #[derive(Clone, Debug)]
@@ -87,6 +88,18 @@ fn get_mut<P>(buffer: &mut [BufferSlot<P>], index: u32) -> Option<&mut BufferSlo
 /// How many slots the list has.
 pub(super) fn len<P>(buffer: &[BufferSlot<P>], tail: u32) -> u32 {
     get(buffer, tail).map_or(0, |last| last.len)
+}
+
+/// Whether the last slot is that marker of that origin.
+pub(super) fn is_last_marker<P>(
+    buffer: &[BufferSlot<P>],
+    tail: u32,
+    origin: u16,
+    token: Token,
+) -> bool {
+    get(buffer, tail).is_some_and(|last| {
+        last.origin == origin && matches!(last.content, Content::Marker(marker) if marker == token)
+    })
 }
 
 /// The first slot.

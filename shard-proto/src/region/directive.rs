@@ -164,7 +164,7 @@ impl Machine {
         } else if slot.state.is_owned() {
             // What runs is stopped first; the grant is repeated.
             self.raise_bar(t, index, epoch);
-            self.retire(t, index, self.abort_at(self.config.drain), true);
+            self.retire(t, index, self.abort_at(self.config.drain));
         } else {
             self.take(t, index, epoch);
         }
@@ -178,7 +178,7 @@ impl Machine {
         };
         if slot.state.is_owned() && slot.epoch < epoch {
             slot.set(flag::ANSWER_FLOOR);
-            self.retire(t, index, self.abort_at(self.config.drain), true);
+            self.retire(t, index, self.abort_at(self.config.drain));
         } else {
             self.answer(t.shards, index, epoch);
         }
@@ -233,7 +233,7 @@ impl Machine {
         } else if slot.state != State::Draining {
             count(&mut self.stats.handoffs);
             let abort_at = self.abort_at(Duration::from_micros(hand_off.drain));
-            self.retire(t, index, abort_at, false);
+            self.retire(t, index, abort_at);
         }
         Ok(())
     }
@@ -249,7 +249,7 @@ impl Machine {
             if named.epoch > slot.epoch {
                 // Another node may serve it by now.
                 self.raise_bar(t, index, named.epoch);
-                self.retire(t, index, self.now, true);
+                self.retire(t, index, self.now);
             }
             return;
         }

@@ -41,20 +41,11 @@ impl Machine {
         self.touch(t.shards, shard.0);
     }
 
-    /// Stops serving a shard. `void`: it is not this region's any more, and no longer claimed.
-    pub(super) fn retire<P>(
-        &mut self,
-        t: &mut RegionTables<'_, P>,
-        index: u32,
-        abort_at: Instant,
-        void: bool,
-    ) {
+    /// Stops serving a shard. It is claimed, as one that drains, until nothing of it runs.
+    pub(super) fn retire<P>(&mut self, t: &mut RegionTables<'_, P>, index: u32, abort_at: Instant) {
         let Some(slot) = t.shards.get_mut(index as usize) else {
             return;
         };
-        if void && slot.state.is_owned() {
-            slot.set(flag::VOID);
-        }
         match slot.state {
             State::None | State::Remote => {}
             State::Starting if slot.has(flag::START) => {
@@ -186,33 +177,56 @@ impl Machine {
             buffer::rewind(t.buffer, slot.local);
         }
         self.hosted = self.hosted.saturating_sub(1);
+        if self.hosted == 0 && core::mem::take(&mut self.halting) {
+            self.restart_registration();
+        }
         self.reread(t, index);
         self.touch(t.shards, index);
     }
 
-    /// Stops everything at once: nothing that was granted so far is this region's any more.
-    pub(super) fn give_up_all<P>(&mut self, t: &mut RegionTables<'_, P>, abort_at: Instant) {
+    /// Stops everything: nothing that was granted so far is taken again.
+    fn give_up_all<P>(&mut self, t: &mut RegionTables<'_, P>, abort_at: Instant, flags: u16) {
         if self.hosted == 0 {
             return;
         }
         for index in 0..self.config.shard_count {
-            if let Some(slot) = t.shards.get(index as usize)
+            if let Some(slot) = t.shards.get_mut(index as usize)
                 && slot.state.is_owned()
             {
-                self.raise_floor(t, index, slot.epoch);
-                self.retire(t, index, abort_at, true);
+                slot.set(flags);
+                let epoch = slot.epoch;
+                self.raise_floor(t, index, epoch);
+                self.retire(t, index, abort_at);
             }
         }
     }
 
-    /// The lease lapsed, or the session ended.
+    /// The lease lapsed: what still runs is nobody's, and is not claimed any more.
     pub(super) fn lapse<P>(&mut self, t: &mut RegionTables<'_, P>, lapses: u32) {
         if self.hosted > 0 {
             count(&mut self.stats.lapses);
         }
         self.session.lapses = self.session.lapses.max(lapses);
-        self.give_up_all(t, self.now);
+        self.give_up_all(t, self.now, flag::VOID);
+        self.halting = false;
         self.restart_registration();
+    }
+
+    /// The session ended, while the lease may last: under the next one nothing is claimed, so that one begins when
+    /// nothing of this one runs any more, or the lease is over.
+    pub(super) fn end_session<P>(&mut self, t: &mut RegionTables<'_, P>) {
+        self.session.lapses = self.session.lapses.saturating_add(1);
+        self.give_up_all(t, self.now, flag::VOID);
+        self.halting = self.hosted > 0;
+        self.restart_registration();
+    }
+
+    /// The coordinator refuses this region for good. What it hosts stays claimed; without leases it stops at once, with
+    /// leases when the node's lease is over, which nobody extends meanwhile.
+    pub(super) fn refuse_all<P>(&mut self, t: &mut RegionTables<'_, P>) {
+        if self.lease == Instant::FAR_FUTURE {
+            self.give_up_all(t, self.now, 0);
+        }
     }
 
     /// See [`Region::stop`](super::Region::stop).
@@ -221,8 +235,7 @@ impl Machine {
             return;
         }
         self.stopping = true;
-        self.stop_registration();
-        self.give_up_all(t, self.abort_at(self.config.drain));
+        self.give_up_all(t, self.abort_at(self.config.drain), 0);
         for index in 0..self.config.shard_count {
             self.abandon_path(t, index);
             self.reread(t, index);

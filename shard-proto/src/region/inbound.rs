@@ -149,6 +149,10 @@ impl Machine {
             count(&mut self.stats.refused_envelopes);
             return;
         };
+        if buffer::is_last_marker(t.buffer, slot.remote, origin, token) {
+            // Said again.
+            return;
+        }
         let has_unread = Self::has_unread(t, slot);
         let marker = Content::Marker(token);
         let kept = if self.has_room_above(t, slot) {
@@ -300,8 +304,7 @@ impl Machine {
     ) {
         if node == self.me {
             if incarnation == self.session.incarnation {
-                let lapses = self.session.lapses.saturating_add(1);
-                self.lapse(t, lapses);
+                self.end_session(t);
             }
             return;
         }

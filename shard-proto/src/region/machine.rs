@@ -46,6 +46,8 @@ pub(super) struct Machine {
     pub(super) map_version: Option<u64>,
     pub(super) stats_query: Option<Token>,
     pub(super) stopping: bool,
+    /// A session ended, and something of it runs under a lease that may last.
+    pub(super) halting: bool,
     /// Nothing new is buffered for now.
     pub(super) full: bool,
     pub(super) deregistered: bool,
@@ -134,6 +136,7 @@ impl Machine {
             map_version: None,
             stats_query: None,
             stopping: false,
+            halting: false,
             full: false,
             deregistered: false,
             deregister_at: None,
@@ -219,7 +222,7 @@ impl Machine {
     /// See [`Region::needs_registration`](super::Region::needs_registration).
     pub(super) const fn needs_registration(&self) -> bool {
         let deregistered = self.stopping && self.deregistered;
-        self.hosted > 0 || !(deregistered || self.registration.is_refused())
+        self.hosted > 0 || !(deregistered || self.registration.is_unwanted())
     }
 
     pub(super) fn has_lease(&self) -> bool {
@@ -231,8 +234,9 @@ impl Machine {
         !self.config.proxy && !self.stopping && !self.registration.is_refused()
     }
 
-    pub(super) fn token(&self, shard: u32, node: NodeId, epoch: Epoch) -> Token {
-        let seed = hash::mix(self.config.seed ^ u64::from(shard));
+    /// Of the marker on a path; the same as long as one flush of it lasts, another for the next.
+    pub(super) fn token(&self, shard: u32, node: NodeId, epoch: Epoch, flush: u8) -> Token {
+        let seed = hash::mix(self.config.seed ^ u64::from(shard) ^ (u64::from(flush) << 32));
         Token(hash::mix(
             hash::mix(seed ^ node.0) ^ epoch.to_bits().rotate_left(17),
         ))

@@ -38,8 +38,17 @@ impl Machine {
         }
         slot.path_node = slot.node;
         slot.path_epoch = slot.epoch;
+        slot.flush = slot.flush.wrapping_add(1);
         slot.set(flag::FLUSHING | flag::FLUSH);
         slot.clear(flag::LAPSED);
+        slot.patience = self.patience();
+        buffer::rewind(t.buffer, slot.local);
+        self.flushing = self.flushing.saturating_add(1);
+        self.touch(t.shards, index);
+    }
+
+    /// How many retries a silent path is waited for: `handoff_timeout + lease`.
+    pub(super) fn patience(&self) -> u16 {
         let patience = micros(
             self.config
                 .handoff_timeout
@@ -49,10 +58,7 @@ impl Machine {
             .checked_div(micros(self.config.retry_interval))
             .unwrap_or(u64::MAX)
             .saturating_add(1);
-        slot.patience = u16::try_from(retries).unwrap_or(u16::MAX);
-        buffer::rewind(t.buffer, slot.local);
-        self.flushing = self.flushing.saturating_add(1);
-        self.touch(t.shards, index);
+        u16::try_from(retries).unwrap_or(u16::MAX)
     }
 
     /// Goes on sending, or waits for a home.
@@ -89,8 +95,6 @@ impl Machine {
             if is_in_use {
                 slot.sent = 0;
             }
-            let path = slot.path_epoch;
-            self.raise_floor(t, index, path);
             if is_in_use {
                 self.leave_home(t, index);
             }
@@ -160,12 +164,11 @@ impl Machine {
     ) -> bool {
         let is_outstanding = t.shards.get(shard.0 as usize).is_some_and(|slot| {
             slot.has(flag::FLUSHING)
-                && !slot.has(flag::FLUSH)
                 && is_member(t.nodes, slot.path_node)
                 && t.nodes
                     .get(usize::from(slot.path_node))
                     .is_some_and(|node| node.node == from)
-                && self.token(shard.0, from, slot.path_epoch) == token
+                && self.token(shard.0, from, slot.path_epoch, slot.flush) == token
         });
         if is_outstanding {
             self.end_flush(t, shard.0, FlushEnd::Answered);

@@ -195,7 +195,7 @@ impl Machine {
                 to: node.node,
                 shard,
                 epoch,
-                token: self.token(index, node.node, epoch),
+                token: self.token(index, node.node, epoch, slot.flush),
             }),
             _ => {
                 self.end_flush(t, index, FlushEnd::Ended);

@@ -46,6 +46,11 @@ impl Registration {
         }
     }
 
+    /// Refused by the coordinator, for now or for the whole term.
+    pub(super) const fn is_unwanted(&self) -> bool {
+        self.refused.is_some()
+    }
+
     pub(super) const fn due(&self) -> Option<Instant> {
         self.due
     }
@@ -66,9 +71,14 @@ impl Machine {
     /// Another leader, or none: what was confirmed is no longer.
     pub(super) fn restart_registration(&mut self) {
         self.registration = Registration::default();
-        if self.leader.is_some() && !self.stopping {
+        if self.leader.is_some() && self.registers() {
             self.begin_registration();
         }
+    }
+
+    /// A region that stops says under the next term, too, what still runs.
+    const fn registers(&self) -> bool {
+        !self.halting && (!self.stopping || self.hosted > 0)
     }
 
     /// Begins to send all parts.
@@ -107,7 +117,9 @@ impl Machine {
         if self.registration.due.is_none_or(|due| due > self.now) {
             return;
         }
-        if self.registration.part < self.registration.parts {
+        if !self.registers() {
+            self.stop_registration();
+        } else if self.registration.part < self.registration.parts {
             self.rearm_registration();
         } else {
             self.begin_registration();
@@ -120,7 +132,7 @@ impl Machine {
     }
 
     pub(super) fn acknowledged(&mut self, ack: RegisterAck) {
-        if ack.session != self.session || self.stopping {
+        if ack.session != self.session {
             return;
         }
         let registration = &mut self.registration;
@@ -128,7 +140,7 @@ impl Machine {
         registration.complain = false;
         if !registration.confirmed {
             registration.confirmed = true;
-            registration.announce = true;
+            registration.announce = !self.stopping;
             // A round that was under way is not needed any more.
             registration.part = registration.parts;
             self.rearm_registration();
@@ -142,8 +154,7 @@ impl Machine {
         }
         let reason = refused.reason;
         if reason == RegisterRefusal::SessionEnded {
-            let lapses = self.session.lapses.saturating_add(1);
-            self.lapse(t, lapses);
+            self.end_session(t);
             return;
         }
         let registration = &mut self.registration;
@@ -155,7 +166,7 @@ impl Machine {
         }
         if is_final(reason) {
             self.stop_registration();
-            self.give_up_all(t, self.now);
+            self.refuse_all(t);
         }
     }
 
@@ -178,7 +189,7 @@ impl Machine {
     pub(super) fn register_due(&self) -> Option<Leader> {
         let registration = &self.registration;
         self.leader
-            .filter(|_| registration.part < registration.parts)
+            .filter(|_| registration.part < registration.parts && self.registers())
     }
 
     /// The next part.

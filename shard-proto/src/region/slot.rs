@@ -75,7 +75,7 @@ pub(super) mod flag {
     pub(in super::super) const UNCONFIRMED: u16 = 1 << 11;
     /// Messages for an epoch that is news wait here.
     pub(in super::super) const NEWS: u16 = 1 << 12;
-    /// What drains was given up (lapse, newer home): no claim any more.
+    /// What drains belongs to a session that is over: no claim any more.
     pub(in super::super) const VOID: u16 = 1 << 13;
     /// Once stopped, the answer is for the floor and not for the held epoch.
     pub(in super::super) const ANSWER_FLOOR: u16 = 1 << 14;
@@ -118,6 +118,8 @@ pub struct ShardSlot {
     pub(super) place: Place,
     /// `due` is that of `Place::Retry`, also while the shard is elsewhere for a moment.
     pub(super) armed: bool,
+    /// How many flushes were begun, wrapping.
+    pub(super) flush: u8,
 }
 
 impl ShardSlot {
@@ -139,6 +141,7 @@ impl ShardSlot {
         state: State::None,
         place: Place::Idle,
         armed: false,
+        flush: 0,
     };
 
     pub(super) const fn has(&self, flags: u16) -> bool {

@@ -9,6 +9,8 @@ use crate::{Instant, earliest};
 
 /// Shards one `handle_timeout` looks at.
 const BATCH: u32 = 512;
+/// A marker that is not answered is sent again after so many retry intervals.
+const FLUSH_AGAIN: u16 = 8;
 /// Turns of shards one `handle_timeout` takes, per list.
 const TURNS: u32 = 128;
 
@@ -153,6 +155,7 @@ impl Machine {
     /// A shard's turn in `retry`.
     fn take_turn<P>(&mut self, t: &mut RegionTables<'_, P>, index: u32, is_due: bool) {
         self.touch(t.shards, index);
+        let patience = self.patience();
         let Some(slot) = t.shards.get_mut(index as usize) else {
             return;
         };
@@ -165,6 +168,13 @@ impl Machine {
                 self.end_flush(t, index, FlushEnd::Ended);
             } else if slot.patience == 0 && knows_newer {
                 self.end_flush(t, index, FlushEnd::TimedOut);
+            } else if slot.patience > 0
+                && patience
+                    .wrapping_sub(slot.patience)
+                    .is_multiple_of(FLUSH_AGAIN)
+            {
+                // The old home may have had no room for the marker, or not have known this node.
+                slot.set(flag::FLUSH);
             }
         }
     }

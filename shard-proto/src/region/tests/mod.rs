@@ -9,6 +9,7 @@
 
 mod authority;
 mod buffers;
+mod flushes;
 mod handoff;
 mod inputs;
 mod lapses;
