@@ -1,17 +1,21 @@
 //! The command lines.
 
-use core::{net::SocketAddr, num::NonZeroU32};
-use std::{path::PathBuf, process::ExitCode};
-
-use clap::Parser;
-
-use crate::{
-    failure::{self, Failure, say},
-    input::{Columns, FLIGHTS, Input},
-};
-
+mod plan;
 #[cfg(test)]
 mod tests;
+
+use core::{net::SocketAddr, num::NonZeroU32, str::FromStr, time::Duration};
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::{Parser, ValueEnum};
+
+pub use self::plan::{Plan, Step};
+use crate::{
+    failure::{self, say},
+    fleet::node_name,
+    input::{Columns, FLIGHTS},
+    shape::Shape,
+};
 
 /// Parses the command line. `Err`: what `main` returns; help or a one-line error is already printed.
 ///
@@ -42,12 +46,15 @@ fn first_line(error: &clap::Error) -> String {
 /// Accounts for the rows of a file in a cluster whose nodes come and go while it works.
 ///
 /// Starts node processes and one proxy that asks the entity of each row's key to account for the row. After a third of
-/// the rows another node joins, after two thirds one leaves. At the end it compares what the entities wrote with a
-/// sequential computation. Exit code 0 only if every row was processed exactly once and in order.
+/// the rows another node joins, after two thirds one leaves; with --kill-at and --freeze-at nodes fail in between, and
+/// are started again or woken. At the end it compares what the entities wrote with a sequential computation, and how
+/// long shards were without service with the bounds. Exit code 0 only if every row was processed exactly once and in
+/// order (or, where a node failed, reported to its caller as one that surely or perhaps was not), and no bound was
+/// exceeded.
 #[derive(Clone, Debug, Parser)]
 #[command(version)]
 pub struct Cluster {
-    /// How many nodes to start with
+    /// How many nodes to start with; the first one, three or five vote
     #[arg(long, default_value = "3", value_parser = clap::value_parser!(u16).range(1..=32))]
     pub nodes: u16,
     /// How many shards
@@ -68,12 +75,88 @@ pub struct Cluster {
     /// After which row another node joins. Default: a third of the rows
     #[arg(long, value_name = "ROW")]
     pub join_at: Option<u32>,
-    /// After which row a node leaves. Default: two thirds of the rows
+    /// After which row a node leaves, the leading one if it can be done without. Default: two thirds of the rows, and
+    /// after everything that fails
     #[arg(long, value_name = "ROW")]
     pub leave_at: Option<u32>,
+    /// After which row a node is killed: `leader` (default), `other` or a name like node-b. It is started again when
+    /// its shards have new homes. May be repeated
+    #[arg(long, value_name = "ROW[:WHO]", value_delimiter = ',')]
+    pub kill_at: Vec<At>,
+    /// After which row a node freezes, and who, as above: its process is stopped, and woken after --freeze-for. May be
+    /// repeated
+    #[arg(long, value_name = "ROW[:WHO]", value_delimiter = ',')]
+    pub freeze_at: Vec<At>,
+    /// For how many milliseconds. Default: a second longer than the lease
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=25_000))]
+    pub freeze_for: Option<u64>,
+    /// Who may serve a shard: whoever has a lease, or whoever membership says
+    #[arg(long, value_enum, default_value_t)]
+    pub ownership: Owning,
+    /// Times for networks with round trips below 10 ms: failures are over in a third of the time
+    #[arg(long)]
+    pub lan: bool,
+    /// Measure times without service, but do not judge them: for busy machines
+    #[arg(long)]
+    pub no_bounds: bool,
     /// Print one JSON object on stdout instead of a report
     #[arg(long)]
     pub json: bool,
+}
+
+/// Who may serve a shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Owning {
+    /// A node that a quorum of voters supports, through the leader: never two.
+    #[default]
+    Lease,
+    /// Whom membership names, at once: two for a while, when it is wrong.
+    Trust,
+}
+
+/// Where and to whom something happens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct At {
+    /// After which row.
+    pub row: u32,
+    /// To whom.
+    pub who: Who,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// The one that leads.
+    Leader,
+    /// One that does not.
+    Other,
+    /// The one of that name.
+    Named(String),
+}
+
+impl Owning {
+    fn voters(self, voters: Vec<String>) -> Vec<String> {
+        match self {
+            Self::Lease => voters,
+            Self::Trust => Vec::new(),
+        }
+    }
+}
+
+impl FromStr for At {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (row, who) = text.split_once(':').unwrap_or((text, "leader"));
+        let row = row.parse().map_err(|_| "not a row's number".to_owned())?;
+        let who = match who {
+            "leader" => Who::Leader,
+            "other" => Who::Other,
+            "" => return Err("no node behind the colon".to_owned()),
+            name => Who::Named(name.to_owned()),
+        };
+        Ok(Self { row, who })
+    }
 }
 
 impl Cluster {
@@ -92,39 +175,52 @@ impl Cluster {
         }
     }
 
-    /// After which rows a node joins and one leaves.
-    ///
-    /// # Errors
-    /// A row that the file does not have, or nobody who could leave.
-    pub fn changes(&self, input: &Input) -> Result<Changes, Failure> {
-        let rows = u32::try_from(input.len()).unwrap_or(u32::MAX);
-        let at = |option, row: Option<u32>, default| match row {
-            Some(row) if row > rows => Err(Failure::usage(format!(
-                "{option} {row}: the file has only {rows} rows"
-            ))),
-            row => Ok(row.unwrap_or(default)),
+    /// What all nodes agree on.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        let voters = match self.nodes {
+            1 => 1,
+            // With two nodes, the one that joins is the third voter.
+            2..5 => 3,
+            _ => 5,
         };
-        let changes = Changes {
-            join_at: at("--join-at", self.join_at, rows / 3)?,
-            leave_at: at("--leave-at", self.leave_at, rows - rows / 3)?,
-        };
-        if self.nodes == 1 && changes.leave_at <= changes.join_at {
-            return Err(Failure::usage(format!(
-                "--leave-at {}: the only node cannot leave before another one has joined",
-                changes.leave_at
-            )));
+        let voters = (0..voters).map(node_name).collect();
+        Shape {
+            shards: self.shards,
+            voters: self.ownership.voters(voters),
+            lan: self.lan,
         }
-        Ok(changes)
+    }
+
+    /// How long a node is frozen.
+    #[must_use]
+    pub fn freeze_for(&self) -> Duration {
+        let longer = self.shape().lease() + Duration::from_secs(1);
+        self.freeze_for.map_or(longer, Duration::from_millis)
     }
 }
 
-/// When the cluster changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Changes {
-    /// After how many rows a node joins.
-    pub join_at: u32,
-    /// After how many rows a node leaves.
-    pub leave_at: u32,
+/// Measures how long shards are without service when their node hangs.
+///
+/// Starts three node processes and a proxy that asks every shard again and again. Then it stops one of the processes
+/// until its shards are served elsewhere, lets it go on, waits until it takes part again, and so on: as many times a
+/// node that does not lead as the one that does. Prints the distribution of the longest time without service of a
+/// shard. Exit code 0 only if none exceeded the bound, and no shard was served by two homes at once.
+#[derive(Clone, Debug, Parser)]
+#[command(version)]
+pub struct Takeover {
+    /// How many times each node hangs, one that does not lead and one that does
+    #[arg(long, default_value = "50")]
+    pub runs: NonZeroU32,
+    /// How many shards
+    #[arg(long, default_value = "64", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub shards: u32,
+    /// Times for networks with round trips below 10 ms
+    #[arg(long)]
+    pub lan: bool,
+    /// Print one JSON object on stdout instead of a report
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// A cluster by hand.
@@ -133,7 +229,8 @@ For example, each in a terminal of its own:
   cargo run -p examples --bin node -- --name a --listen 127.0.0.1:7001
   cargo run -p examples --bin node -- --name b --listen 127.0.0.1:7002 --seed 127.0.0.1:7001
   cargo run -p examples --bin node -- --name c --listen 127.0.0.1:7003 --seed 127.0.0.1:7001
-  cargo run -p examples --bin send -- --seed 127.0.0.1:7001 user-42 hello";
+  cargo run -p examples --bin send -- --seed 127.0.0.1:7001 user-42 hello
+They serve as soon as two of the three voters (a, b and c, unless --voters says otherwise) are up.";
 
 /// A node of a cluster. Start a few in terminals of their own, and talk to their entities with `send`.
 ///
@@ -156,6 +253,23 @@ pub struct Node {
     /// Host nothing, only route
     #[arg(long)]
     pub proxy: bool,
+    /// Where the others reach it, if not where it listens
+    #[arg(long, value_name = "ADDRESS")]
+    pub advertise: Option<SocketAddr>,
+    /// Names of the 1, 3 or 5 nodes that vote, the same everywhere: the others serve only while a majority of them is up
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        default_value = "a,b,c"
+    )]
+    pub voters: Vec<String>,
+    /// Who may serve a shard, the same everywhere: whoever has a lease, or whoever membership says
+    #[arg(long, value_enum, default_value_t)]
+    pub ownership: Owning,
+    /// Times for networks with round trips below 10 ms, on all nodes or none
+    #[arg(long)]
+    pub lan: bool,
 }
 
 /// Sends a message to an entity and prints the answer.
@@ -168,6 +282,20 @@ pub struct Send {
     /// How many shards; the same as on the nodes
     #[arg(long, default_value = "256", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub shards: u32,
+    /// Names of the 1, 3 or 5 nodes that vote, the same everywhere: the others serve only while a majority of them is up
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        default_value = "a,b,c"
+    )]
+    pub voters: Vec<String>,
+    /// Who may serve a shard, the same everywhere: whoever has a lease, or whoever membership says
+    #[arg(long, value_enum, default_value_t)]
+    pub ownership: Owning,
+    /// Times for networks with round trips below 10 ms, on all nodes or none
+    #[arg(long)]
+    pub lan: bool,
     /// How many times to send it
     #[arg(long, default_value = "1")]
     pub repeat: NonZeroU32,
@@ -179,6 +307,30 @@ pub struct Send {
     /// The message
     #[arg(default_value = "hello")]
     pub message: String,
+}
+
+impl Node {
+    /// What all nodes agree on.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        Shape {
+            shards: self.shards,
+            voters: self.ownership.voters(self.voters.clone()),
+            lan: self.lan,
+        }
+    }
+}
+
+impl Send {
+    /// What all nodes agree on.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        Shape {
+            shards: self.shards,
+            voters: self.ownership.voters(self.voters.clone()),
+            lan: self.lan,
+        }
+    }
 }
 
 /// Shows the protocol core at work: two regions and a coordinator without any I/O, what goes in and what comes out.

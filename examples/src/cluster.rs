@@ -1,21 +1,21 @@
-//! The main job: rows accounted for by entities on node processes, while one joins and one leaves.
+//! The main job: rows accounted for by entities on node processes, while they come, go and fail.
 
 mod report;
 
+use core::time::Duration;
 use std::process::ExitCode;
-
-use shard_tokio::{EntityType, Node, Preset};
 
 use self::report::Report;
 use crate::{
-    cli::{Changes, Cluster},
+    cli::{Cluster, Plan, Step},
     failure::{Failure, say},
     feed::Feed,
+    fleet::Fleet,
     input::Input,
-    ledger::{Ledger, Shelf, read_books},
-    map::{Homes, MapWatch},
-    process::{Child, Hosts, Orders, within},
+    ledger::{Shelf, read_books},
+    map::Homes,
     progress::Progress,
+    service::{Outage, Servings},
     stop,
     verdict::Verdict,
 };
@@ -43,10 +43,9 @@ pub fn run_here(options: &Cluster) -> Result<ExitCode, Failure> {
 /// Runs the job and prints what came of it.
 async fn run(options: &Cluster) -> Result<ExitCode, Failure> {
     let input = Input::open(&options.path(), &options.columns())?;
-    let changes = options.changes(&input)?;
+    let plan = options.plan(&input)?;
     let shelf = Shelf::new()?;
-    let job = Job::start(options, &input, &shelf).await?;
-    let report = job.run(options, changes).await?;
+    let report = work(options, &input, &plan, &shelf).await?;
     if options.json {
         say(format_args!("{}\n", report.to_json()))?;
     } else {
@@ -59,188 +58,144 @@ async fn run(options: &Cluster) -> Result<ExitCode, Failure> {
     })
 }
 
-/// The processes and this one's part in the cluster.
-struct Job<'a> {
-    input: &'a Input,
-    shelf: &'a Shelf,
-    shards: u32,
-    children: Vec<Child>,
-    proxy: Node,
-    ledgers: EntityType<Ledger>,
-    progress: Progress,
-}
-
-impl<'a> Job<'a> {
-    async fn start(options: &Cluster, input: &'a Input, shelf: &'a Shelf) -> Result<Self, Failure> {
-        let progress = Progress::new(input.len() as u64);
-        progress.say("starting nodes");
-        let mut children = Vec::new();
-        for number in 0..options.nodes {
-            children.push(spawn(shelf, number, &children, options.shards)?);
-            // The others need the address of the first one; after that they can start together.
-            if number == 0 {
-                children[0].ready().await?;
-            }
-        }
-        for child in &mut children {
-            child.ready().await?;
-        }
-        let proxy = Node::builder("proxy")
-            .listen("127.0.0.1:0")
-            .seeds(addresses(&children))
-            .bootstrap(false)
-            .may_lead(false)
-            .preset(Preset::Lan)
-            .start()
-            .await
-            .map_err(Failure::run)?;
-        let ledgers = proxy
-            .entity_type::<Ledger>()
-            .shards(options.shards)
-            .proxy()
-            .start()
-            .await
-            .map_err(Failure::run)?;
-        within("the nodes know each other", ledgers.ready())
-            .await?
-            .map_err(Failure::run)?;
-        Ok(Self {
-            input,
-            shelf,
-            shards: options.shards,
-            children,
-            proxy,
-            ledgers,
-            progress,
-        })
+async fn work(
+    options: &Cluster,
+    input: &Input,
+    plan: &Plan,
+    shelf: &Shelf,
+) -> Result<Report, Failure> {
+    let progress = Progress::new(input.len() as u64);
+    progress.say("starting nodes");
+    let failures = plan.failures();
+    let shape = options.shape();
+    // A process that fails does not get to write what it has.
+    let mut fleet = Fleet::start(shape, options.nodes, shelf, failures > 0).await?;
+    let feed = Feed::new(
+        input,
+        fleet.ledgers(),
+        progress.clone(),
+        options.concurrency,
+    );
+    let mut feed = feed.with_failures(failures);
+    let mut change = Change {
+        options,
+        progress: progress.clone(),
+        hosts: Vec::new(),
+        outages: Vec::new(),
+        servings: Servings::default(),
+    };
+    let rows = input.len();
+    for (index, (row, step)) in plan.0.iter().enumerate() {
+        feed.at_full_speed(*row as usize).await?;
+        let next = plan.0.get(index + 1).map_or(rows, |(row, _)| *row as usize);
+        let takes = change.takes(step, &fleet);
+        feed.while_changing(next, takes, change.run(step, &mut fleet))
+            .await?;
     }
+    feed.at_full_speed(rows).await?;
+    let fed = feed.finish().await?;
+    let Change {
+        mut hosts,
+        outages,
+        mut servings,
+        ..
+    } = change;
+    hosts.push(("at the end".to_owned(), fleet.watch().hosts()));
 
-    async fn run(mut self, options: &Cluster, changes: Changes) -> Result<Report, Failure> {
-        let watch = MapWatch::start(self.ledgers.shard_map_changes());
-        let mut feed = Feed::new(
-            self.input,
-            &self.ledgers,
-            self.progress.clone(),
-            options.concurrency,
-        );
-        let mut hosts = Vec::new();
-        let mut steps = [
-            (changes.join_at, Step::Join),
-            (changes.leave_at, Step::Leave),
-        ];
-        steps.sort_by_key(|(row, _)| *row);
-        let rows = self.input.len();
-        for (index, (row, step)) in steps.into_iter().enumerate() {
-            feed.at_full_speed(row as usize).await?;
-            if index == 0 {
-                hosts.push(("before".to_owned(), watch.hosts()));
-            }
-            let (done, change) = self.change(step, &watch)?;
-            let next = steps.get(index + 1).map_or(rows, |(row, _)| *row as usize);
-            feed.while_changing(next, change).await?;
-            hosts.push((done, watch.hosts()));
-        }
-        feed.at_full_speed(rows).await?;
-        let fed = feed.finish().await?;
-        hosts.push(("at the end".to_owned(), watch.hosts()));
-
-        self.progress.say("stopping nodes");
-        let stats = self.proxy.stats();
-        let names = self.names();
-        for child in &mut self.children {
-            child.stop();
-        }
-        for child in &mut self.children {
-            child.ended().await?;
-        }
-        self.proxy.shutdown().await;
-        self.progress.clear();
-        let verdict = Verdict::new(self.input, read_books(self.shelf.path())?);
-        Ok(Report {
-            verdict,
-            fed,
-            hosts: Homes::table(&hosts, &names),
-            moves: watch.moves(),
-            buffered: stats.core.queued,
-            returned: stats.core.came_back,
-            nodes: options.nodes,
-            shards: self.shards,
-            keys: self.input.keys().len(),
-            file: options.path(),
-            key: options.key.clone(),
-        })
+    progress.say("stopping nodes");
+    let stats = fleet.proxy().stats();
+    let moves = fleet.watch().moves();
+    let hosts = Homes::table(&hosts, &fleet.names());
+    let ledgers = fleet.ledgers().clone();
+    fleet.stop().await?;
+    progress.clear();
+    let parts = read_books(shelf.path())?;
+    for part in &parts {
+        let shard = ledgers.shard_of(&part.key);
+        servings.add(shard, part.epoch, part.from_us, part.to_us);
     }
-
-    /// Names of all nodes that were ever there.
-    fn names(&self) -> Vec<String> {
-        self.children
-            .iter()
-            .map(|child| child.name().to_owned())
-            .collect()
-    }
-
-    /// Begins a change; the future ends when the cluster has come to rest after it.
-    fn change(
-        &mut self,
-        step: Step,
-        watch: &MapWatch,
-    ) -> Result<(String, impl Future<Output = Result<(), Failure>> + use<>), Failure> {
-        let watch = watch.clone();
-        let (done, events) = match step {
-            Step::Join => {
-                let number = u16::try_from(self.children.len()).unwrap_or(u16::MAX);
-                let child = spawn(self.shelf, number, &self.children, self.shards)?;
-                let done = format!("after {} joined", child.name());
-                self.progress.say(format!("{} joins", child.name()));
-                self.children.push(child);
-                (done, self.children.last())
-            }
-            Step::Leave => {
-                // The oldest node, which leads: the hardest one to do without.
-                let child = self.children.iter_mut().find(|child| !child.is_leaving());
-                let child = child.ok_or_else(|| Failure::run("no node is left"))?;
-                self.progress.say(format!("{} leaves", child.name()));
-                child.leave();
-                (format!("after {} left", child.name()), Some(&*child))
-            }
-        };
-        let events = events.map(|child| child.events());
-        Ok((done, async move {
-            if let Some(events) = events {
-                events.wait(step == Step::Join).await?;
-            }
-            watch.quiet().await;
-            Ok(())
-        }))
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Step {
-    Join,
-    Leave,
-}
-
-fn addresses(children: &[Child]) -> Vec<String> {
-    let addresses = children.iter().filter_map(Child::address);
-    addresses.map(str::to_owned).collect()
-}
-
-fn spawn(shelf: &Shelf, number: u16, others: &[Child], shards: u32) -> Result<Child, Failure> {
-    let name = format!("node-{}", letters(number));
-    Child::spawn(&Orders {
-        hosts: Hosts::Ledgers(shelf.book(&name)),
-        name,
-        seeds: addresses(others),
-        shards,
+    Ok(Report {
+        verdict: Verdict::new(input, parts, &fed.failed),
+        two_homes: servings.beside_a_newer_home(),
+        fed,
+        hosts,
+        outages,
+        judged: !options.no_bounds,
+        failures,
+        moves,
+        buffered: stats.core.queued,
+        returned: stats.core.came_back,
+        nodes: options.nodes,
+        shards: options.shards,
+        keys: input.keys().len(),
+        file: options.path(),
+        key: options.key.clone(),
     })
 }
 
-/// `a` to `z`, then `ba` and so on.
-fn letters(number: u16) -> String {
-    let letter = |number: u16| char::from(b'a' + (number % 26) as u8);
-    match number / 26 {
-        0 => letter(number).to_string(),
-        more => format!("{}{}", letter(more), letter(number)),
+/// Changes the cluster, and keeps what it did to the shards.
+struct Change<'a> {
+    options: &'a Cluster,
+    progress: Progress,
+    hosts: Vec<(String, Homes)>,
+    outages: Vec<Outage>,
+    servings: Servings,
+}
+
+impl Change<'_> {
+    /// About how long a change takes: rows that are spread over that time overlap with it.
+    fn takes(&self, step: &Step, fleet: &Fleet<'_>) -> Duration {
+        const PLANNED: Duration = Duration::from_secs(3);
+        match step {
+            Step::Join | Step::Leave(_) => PLANNED,
+            Step::Kill(_) => PLANNED + fleet.shape().lease(),
+            Step::Freeze(_) => PLANNED + self.options.freeze_for(),
+        }
+    }
+
+    /// Returns when the cluster has come to rest after a change.
+    async fn run(&mut self, step: &Step, fleet: &mut Fleet<'_>) -> Result<(), Failure> {
+        let prober = fleet.probe().await?;
+        if self.hosts.is_empty() {
+            self.hosts
+                .push(("before".to_owned(), fleet.watch().hosts()));
+        }
+        match step {
+            Step::Join => {
+                self.progress.say("a node joins");
+                let outage = fleet.join(&prober).await?;
+                self.done(outage, fleet);
+            }
+            Step::Leave(who) => {
+                let index = fleet.find(who)?;
+                self.progress.say(format!("{} leaves", fleet.name(index)));
+                let outage = fleet.leave(index, &prober).await?;
+                self.done(outage, fleet);
+            }
+            Step::Kill(who) => {
+                let index = fleet.find(who)?;
+                self.progress
+                    .say(format!("{} is killed", fleet.name(index)));
+                for outage in fleet.kill(index, &prober).await? {
+                    self.done(outage, fleet);
+                }
+            }
+            Step::Freeze(who) => {
+                let index = fleet.find(who)?;
+                self.progress.say(format!("{} freezes", fleet.name(index)));
+                let time = self.options.freeze_for();
+                for outage in fleet.freeze(index, time, &prober).await? {
+                    self.done(outage, fleet);
+                }
+            }
+        }
+        self.servings.merge(&prober.servings());
+        Ok(())
+    }
+
+    fn done(&mut self, outage: Outage, fleet: &Fleet<'_>) {
+        self.hosts
+            .push((outage.change.clone(), fleet.watch().hosts()));
+        self.outages.push(outage);
     }
 }

@@ -13,21 +13,19 @@ use crate::{
     failure::Failure,
     input::{Input, Row},
     latency::Latency,
-    ledger::{Account, Ledger},
+    ledger::{Account, Entered, Entry, Ledger},
     progress::Progress,
+    verdict::{Failed, Fate},
 };
-
-/// How long the rows last that are fed while the cluster changes, so that there are some until the end of the change.
-const CHANGE: Duration = Duration::from_secs(3);
 
 /// The rows that were fed, and what became of them.
 #[derive(Clone, Debug, Default)]
 pub struct Fed {
     /// Rows with an answer.
     pub answered: u64,
-    /// Rows without, and why the first of them has none.
-    pub unanswered: u64,
-    /// The first error.
+    /// Rows without, and what is known of them.
+    pub failed: Vec<Failed>,
+    /// Why the first of them has none.
     pub first_error: Option<String>,
     /// How long the answers took.
     pub latency: Latency,
@@ -40,7 +38,7 @@ pub struct Fed {
 }
 
 /// An answer, or why there is none.
-type Answer = (Instant, Result<u32, AskError>, u32);
+type Answer = (Instant, Result<Entered, AskError>, u32);
 
 /// Feeds the rows of a file.
 pub struct Feed<'a> {
@@ -49,6 +47,7 @@ pub struct Feed<'a> {
     entities: Vec<EntityRef<Ledger>>,
     room: Arc<Semaphore>,
     concurrency: u32,
+    tolerated: usize,
     sender: mpsc::UnboundedSender<Answer>,
     answers: mpsc::UnboundedReceiver<Answer>,
     progress: Progress,
@@ -72,12 +71,20 @@ impl<'a> Feed<'a> {
             entities: input.keys().iter().map(|key| ledgers.entity(key)).collect(),
             room: Arc::new(Semaphore::new(concurrency.get() as usize)),
             concurrency: concurrency.get(),
+            tolerated: (concurrency.get() as usize).max(100),
             sender,
             answers,
             progress,
             begun: Instant::now(),
             fed: Fed::default(),
         }
+    }
+
+    /// Expects that many nodes will fail, and the rows that were asked for at the time with them.
+    #[must_use]
+    pub fn with_failures(mut self, failures: usize) -> Self {
+        self.tolerated += failures * self.concurrency as usize;
+        self
     }
 
     /// Feeds rows up to this one as fast as they are answered.
@@ -98,18 +105,19 @@ impl<'a> Feed<'a> {
         Ok(())
     }
 
-    /// Feeds rows up to this one, spread over the time that a change takes; then waits until it is over.
+    /// Feeds rows up to this one, spread over about the time that a change takes; then waits until it is over.
     ///
     /// # Errors
     /// Those of the change, and as [`Feed::at_full_speed`].
-    pub async fn while_changing(
+    pub async fn while_changing<T>(
         &mut self,
         up_to: usize,
-        change: impl Future<Output = Result<(), Failure>>,
-    ) -> Result<(), Failure> {
+        takes: Duration,
+        change: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
         let mut change = pin!(change);
         let rows = u32::try_from(up_to - self.next).unwrap_or(u32::MAX);
-        let pause = CHANGE / rows.max(1);
+        let pause = takes / rows.max(1);
         let mut at = Instant::now();
         while self.next < up_to {
             tokio::select! {
@@ -160,10 +168,10 @@ impl<'a> Feed<'a> {
         };
         self.next += 1;
         let asked = Instant::now();
-        let account = Account {
+        let account = Entry::Row(Account {
             row: number,
             values: values.to_vec(),
-        };
+        });
         // Accepted before the next one is sent: that is what makes their order.
         let answer = self.entities[key].begin_ask(account).await;
         let sender = self.sender.clone();
@@ -184,33 +192,30 @@ impl<'a> Feed<'a> {
             self.count(answer);
         }
         // A cluster that does not answer at all would take for ever.
-        if self.fed.unanswered > u64::from(self.concurrency).max(100) {
+        if self.fed.failed.len() > self.tolerated {
             let why = self.fed.first_error.as_deref().unwrap_or("");
             return Err(Failure::run(format!(
                 "{} rows have no answer; the first one: {why}",
-                self.fed.unanswered
+                self.fed.failed.len()
             )));
         }
         Ok(())
     }
 
     fn count(&mut self, (asked, answer, row): Answer) {
-        match answer {
-            Ok(answered) if answered == row => {
+        let (fate, why) = match answer {
+            Ok(Entered::Row(answered)) if answered == row => {
                 self.fed.answered += 1;
                 self.fed.latency.record(asked.elapsed());
+                self.progress.advance(1);
+                return;
             }
-            other => {
-                self.fed.unanswered += 1;
-                let why = match other {
-                    Ok(other) => format!("answered as row {other}"),
-                    Err(error) => error.to_string(),
-                };
-                self.fed
-                    .first_error
-                    .get_or_insert_with(|| format!("row {row}: {why}"));
-            }
-        }
+            Ok(other) => (Fate::Perhaps, format!("answered {other:?}")),
+            Err(error) => (fate(&error), error.to_string()),
+        };
+        self.fed.failed.push(Failed { row, fate });
+        let first = &mut self.fed.first_error;
+        first.get_or_insert_with(|| format!("row {row}: {why}"));
         self.progress.advance(1);
     }
 
@@ -229,5 +234,18 @@ impl<'a> Feed<'a> {
         self.answered().await?;
         self.fed.took = self.begun.elapsed();
         Ok(self.fed)
+    }
+}
+
+/// What an error says of the message.
+const fn fate(error: &AskError) -> Fate {
+    match error {
+        AskError::Refused
+        | AskError::BufferFull
+        | AskError::Undelivered(_)
+        | AskError::TooManyAsks
+        | AskError::Stopped
+        | AskError::TooLarge { .. } => Fate::Not,
+        _ => Fate::Perhaps,
     }
 }

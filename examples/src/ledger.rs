@@ -11,7 +11,31 @@ use std::{
 use serde::{Deserialize, Serialize};
 use shard_tokio::{Context, Entity};
 
-use crate::{failure::Failure, totals::Totals, verdict::Part};
+use crate::{
+    clock,
+    failure::Failure,
+    service::{Probed, Served},
+    totals::Totals,
+    verdict::Part,
+};
+
+/// What a ledger is sent.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Entry {
+    /// A row to account for; answered [`Entered::Row`].
+    Row(Account),
+    /// Whether it serves; answered [`Entered::Probe`].
+    Probe,
+}
+
+/// What a ledger answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Entered {
+    /// The row of this number is accounted for.
+    Row(u32),
+    /// It serves.
+    Probe(Served),
+}
 
 /// A row to account for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -28,6 +52,8 @@ pub struct Ledger {
     book: Arc<Book>,
     totals: Totals,
     rows: Vec<u32>,
+    from_us: u64,
+    to_us: u64,
 }
 
 impl Ledger {
@@ -38,34 +64,75 @@ impl Ledger {
             book,
             totals: Totals::default(),
             rows: Vec::new(),
+            from_us: 0,
+            to_us: 0,
         }
     }
-}
 
-impl Entity for Ledger {
-    const TYPE: &'static str = "ledger";
-    type Message = Account;
-    type Reply = u32;
-
-    /// For a proxy, which never makes one.
-    fn create(_key: &str) -> Self {
-        Self::new(Arc::new(Book::default()))
-    }
-
-    async fn handle(&mut self, Account { row, values }: Account, cx: &mut Context<'_, Self>) {
-        self.totals.push(row, &values);
-        self.rows.push(row);
-        cx.reply(row);
-    }
-
-    async fn stopped(&mut self, cx: &mut Context<'_, Self>) {
+    /// Writes what it has, and forgets it.
+    fn write(&mut self, cx: &Context<'_, Self>) {
+        if self.rows.is_empty() {
+            return;
+        }
         self.book.write(Part {
             key: cx.id().to_owned(),
             epoch: cx.epoch().to_bits(),
             life: 0,
             totals: core::mem::take(&mut self.totals),
             rows: core::mem::take(&mut self.rows),
+            from_us: self.from_us,
+            to_us: self.to_us,
         });
+    }
+}
+
+impl Entity for Ledger {
+    const TYPE: &'static str = "ledger";
+    type Message = Entry;
+    type Reply = Entered;
+
+    /// For a proxy, which never makes one.
+    fn create(_key: &str) -> Self {
+        Self::new(Arc::new(Book::default()))
+    }
+
+    async fn handle(&mut self, entry: Entry, cx: &mut Context<'_, Self>) {
+        let at_us = clock::micros();
+        match entry {
+            Entry::Row(Account { row, values }) => {
+                if self.rows.is_empty() {
+                    self.from_us = at_us;
+                }
+                self.to_us = at_us;
+                self.totals.push(row, &values);
+                self.rows.push(row);
+                if self.book.each_row {
+                    self.write(cx);
+                }
+                cx.reply(Entered::Row(row));
+            }
+            Entry::Probe => {
+                let epoch = cx.epoch().to_bits();
+                cx.reply(Entered::Probe(Served { epoch, at_us }));
+            }
+        }
+    }
+
+    async fn stopped(&mut self, cx: &mut Context<'_, Self>) {
+        self.write(cx);
+    }
+}
+
+impl Probed for Ledger {
+    fn probe() -> Entry {
+        Entry::Probe
+    }
+
+    fn served(answer: &Entered) -> Option<Served> {
+        match answer {
+            Entered::Probe(served) => Some(*served),
+            Entered::Row(_) => None,
+        }
     }
 }
 
@@ -74,6 +141,7 @@ impl Entity for Ledger {
 pub struct Book {
     file: Option<File>,
     lives: AtomicU64,
+    each_row: bool,
 }
 
 impl Book {
@@ -86,7 +154,15 @@ impl Book {
         Ok(Self {
             file: Some(file),
             lives: AtomicU64::new(0),
+            each_row: false,
         })
+    }
+
+    /// Whether each row is written before it is answered: what a process did outlives it then.
+    #[must_use]
+    pub const fn writing_each_row(mut self, each_row: bool) -> Self {
+        self.each_row = each_row;
+        self
     }
 
     fn write(&self, mut part: Part) {
@@ -118,7 +194,10 @@ pub fn read_books(folder: &Path) -> Result<Vec<Part>, Failure> {
     let mut parts = Vec::new();
     for file in fs::read_dir(folder)? {
         let path = file?.path();
-        for line in fs::read_to_string(&path)?.lines() {
+        let text = fs::read_to_string(&path)?;
+        // A process that was killed in the middle of a line had not answered it.
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        for line in whole.lines() {
             let part = serde_json::from_str(line);
             let name = path.display();
             parts.push(part.map_err(|error| Failure::run(format!("{name}: {error}")))?);

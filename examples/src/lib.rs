@@ -1,17 +1,20 @@
 //! Programs a person runs, and what they share.
 //!
-//! - `cluster`: the main job: flight records, accounted for by sharded entities while nodes join and leave.
+//! - `cluster`: the main job: flight records, accounted for by sharded entities while nodes join, leave and fail.
+//! - `takeover`: how long shards are without service when their node hangs, over many runs.
 //! - `node` and `send`: the same node as a program of its own, and a client that talks to it.
 //! - `in_memory`: two regions and a coordinator without any I/O, printed step by step.
 //! - `bench`: what this machine can do, and what the sharded entities make of it.
 
 pub mod bench;
 pub mod cli;
+pub mod clock;
 pub mod cluster;
 pub mod echo;
 pub mod failure;
 pub mod feed;
 pub mod figures;
+pub mod fleet;
 pub mod floor;
 pub mod input;
 pub mod latency;
@@ -20,7 +23,10 @@ pub mod log;
 pub mod map;
 pub mod process;
 pub mod progress;
+pub mod service;
+pub mod shape;
 pub mod stop;
+pub mod takeover;
 pub mod totals;
 pub mod verdict;
 pub mod visitor;

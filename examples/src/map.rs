@@ -2,7 +2,7 @@
 
 use core::{fmt::Write as _, time::Duration};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
@@ -57,6 +57,31 @@ impl MapWatch {
     #[must_use]
     pub fn moves(&self) -> u64 {
         self.lock().moves
+    }
+
+    /// Which shards a node hosts.
+    #[must_use]
+    pub fn shards_of(&self, node: NodeId) -> BTreeSet<ShardId> {
+        let seen = self.lock();
+        let of_node = seen.homes.iter().filter(|(_, home)| **home == node);
+        of_node.map(|(shard, _)| *shard).collect()
+    }
+
+    /// Which shards got another home than they had then.
+    #[must_use]
+    pub fn moved_since(&self, before: &BTreeMap<ShardId, NodeId>) -> BTreeSet<ShardId> {
+        let seen = self.lock();
+        let moved = seen.homes.iter().filter(|(shard, home)| {
+            let before = before.get(shard);
+            before.is_some_and(|before| before != *home)
+        });
+        moved.map(|(shard, _)| *shard).collect()
+    }
+
+    /// The home of each shard that had one.
+    #[must_use]
+    pub fn homes(&self) -> BTreeMap<ShardId, NodeId> {
+        self.lock().homes.clone()
     }
 
     /// How many shards each node hosts.

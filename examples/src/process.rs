@@ -10,7 +10,7 @@ pub use child::{Child, Events};
 pub use member::{orders, run_here};
 use serde::{Deserialize, Serialize};
 
-use crate::failure::Failure;
+use crate::{failure::Failure, shape::Shape};
 
 /// How long a node may take to start, to join or to stop.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -23,10 +23,10 @@ const MEMBER: &str = "--member";
 pub struct Orders {
     /// Its name.
     pub name: String,
-    /// Whom to join; nobody: it founds the cluster.
+    /// Whom to join; nobody: it is the first one.
     pub seeds: Vec<String>,
-    /// How many shards there are.
-    pub shards: u32,
+    /// What all nodes agree on.
+    pub shape: Shape,
     /// What it hosts.
     pub hosts: Hosts,
 }
@@ -35,7 +35,12 @@ pub struct Orders {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Hosts {
     /// Ledgers, which write their totals to this file.
-    Ledgers(PathBuf),
+    Ledgers {
+        /// The file.
+        book: PathBuf,
+        /// Write each row before it is answered, so that a process that is killed leaves what it did.
+        each_row: bool,
+    },
     /// Echoes.
     Echoes,
 }
@@ -43,10 +48,14 @@ pub enum Hosts {
 /// What a node process says on stdout, a line each.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
+    /// It has started; this is its address.
+    Listens(String),
     /// It takes part; this is its address.
     Ready(String),
     /// It has left and ends.
     Left,
+    /// The others declared it down, or another one took its name: it ends.
+    Removed,
 }
 
 /// What a node process is told on stdin, a line each. The end of stdin is a `stop`.

@@ -4,12 +4,9 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    input::Input,
-    totals::{Totals, sequential},
-};
+use crate::{input::Input, totals::Totals};
 
-/// What one life of an entity did, written when it stopped.
+/// What one life of an entity did, or a part of it, written when it stopped or row by row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     /// The entity.
@@ -22,6 +19,28 @@ pub struct Part {
     pub totals: Totals,
     /// The rows, in the order in which it processed them.
     pub rows: Vec<u32>,
+    /// When it processed the first one, by [`clock::micros`](crate::clock::micros).
+    pub from_us: u64,
+    /// When it processed the last one.
+    pub to_us: u64,
+}
+
+/// A row without an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// Its number.
+    pub row: u32,
+    /// What its caller was told.
+    pub fate: Fate,
+}
+
+/// What the caller of a row without an answer knows of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It was surely not processed.
+    Not,
+    /// It was perhaps processed.
+    Perhaps,
 }
 
 /// What became of the rows.
@@ -29,14 +48,23 @@ pub struct Part {
 pub struct Verdict {
     /// Rows of the file.
     pub rows: u64,
-    /// How many times an entity processed one: `rows + duplicated − lost`, if all went to the right entity.
+    /// How many times an entity processed one: `rows + duplicated − lost − failed + perhaps_processed`, if all went to
+    /// the right entity.
     pub processed: u64,
     /// How many of those were of a row that had been processed before.
     pub duplicated: u64,
     /// How many were of a row that came after a later one of the same entity.
     pub reordered: u64,
-    /// Rows that nobody processed.
+    /// Rows that nobody processed, although they were answered.
     pub lost: u64,
+    /// Rows whose callers were told that they surely were not processed.
+    pub failed_surely: u64,
+    /// How many of those were.
+    pub contradicted: u64,
+    /// Rows whose callers were told that they perhaps were processed.
+    pub failed_perhaps: u64,
+    /// How many of those were.
+    pub perhaps_processed: u64,
     /// How many were by an entity that the row does not belong to.
     pub misplaced: u64,
     /// Entities whose count, sums or order differ from those of the sequential computation.
@@ -44,9 +72,9 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Compares the parts of all entities, in any order, with the file.
+    /// Compares the parts of all entities, in any order, with the file and with what the callers of rows were told.
     #[must_use]
-    pub fn new(input: &Input, mut parts: Vec<Part>) -> Self {
+    pub fn new(input: &Input, mut parts: Vec<Part>, failed: &[Failed]) -> Self {
         parts.sort_by_key(|part| (part.epoch, part.life));
         let keys: HashMap<&str, usize> = input
             .keys()
@@ -82,20 +110,39 @@ impl Verdict {
                 }
             }
         }
-        verdict.lost = seen.iter().filter(|seen| !**seen).count() as u64;
-        let expected = sequential(input);
+        let mut expected = vec![Totals::default(); input.keys().len()];
+        let fates: HashMap<u32, Fate> = failed.iter().map(|row| (row.row, row.fate)).collect();
+        for (row, seen) in input.rows().zip(seen) {
+            let (fate, seen_too) = match fates.get(&row.number) {
+                None => (&mut verdict.lost, None),
+                Some(Fate::Not) => (&mut verdict.failed_surely, Some(&mut verdict.contradicted)),
+                Some(Fate::Perhaps) => (
+                    &mut verdict.failed_perhaps,
+                    Some(&mut verdict.perhaps_processed),
+                ),
+            };
+            *fate += u64::from(seen_too.is_some() || !seen);
+            if let Some(count) = seen_too {
+                *count += u64::from(seen);
+            }
+            // A failed row that nobody processed is missing from the totals by right.
+            if seen || !fates.contains_key(&row.number) {
+                expected[row.key].push(row.number, row.values);
+            }
+        }
         let differ = expected.iter().zip(&totals).filter(|(a, b)| a != b);
         verdict.wrong_totals = differ.count() as u64;
         verdict
     }
 
-    /// Whether every row was processed exactly once and in order, and every total is right.
+    /// Whether every row that was answered was processed exactly once and in order, no other one was processed more
+    /// often or against what its caller was told, and every total is right.
     #[must_use]
     pub const fn is_ok(&self) -> bool {
-        self.processed == self.rows
-            && self.duplicated == 0
+        self.duplicated == 0
             && self.reordered == 0
             && self.lost == 0
+            && self.contradicted == 0
             && self.misplaced == 0
             && self.wrong_totals == 0
     }
@@ -131,6 +178,8 @@ mod tests {
             life: 0,
             totals,
             rows: rows.to_vec(),
+            from_us: 0,
+            to_us: 0,
         }
     }
 
@@ -138,7 +187,7 @@ mod tests {
         let parts = parts
             .iter()
             .map(|(key, epoch, rows)| part(key, *epoch, rows));
-        Verdict::new(&input(), parts.collect())
+        Verdict::new(&input(), parts.collect(), &[])
     }
 
     #[test]
@@ -222,8 +271,40 @@ mod tests {
     fn a_wrong_sum_fails_although_every_row_is_there() {
         let mut wrong = part("a", 1, &[1, 3, 4]);
         wrong.totals.sums[0] += 1;
-        let verdict = Verdict::new(&input(), vec![wrong, part("b", 1, &[2, 5])]);
+        let verdict = Verdict::new(&input(), vec![wrong, part("b", 1, &[2, 5])], &[]);
         assert_eq!(verdict.wrong_totals, 1);
         assert!(!verdict.is_ok());
+    }
+    #[test]
+    fn rows_without_an_answer_are_neither_lost_nor_processed_against_what_was_said() {
+        let failed = |row, fate| Failed { row, fate };
+        let parts = || vec![part("a", 1, &[1, 3]), part("b", 1, &[5])];
+        let told = [
+            failed(2, Fate::Not),
+            failed(3, Fate::Perhaps),
+            failed(4, Fate::Perhaps),
+        ];
+        let verdict = Verdict::new(&input(), parts(), &told);
+        let expected = Verdict {
+            rows: 5,
+            processed: 3,
+            failed_surely: 1,
+            failed_perhaps: 2,
+            perhaps_processed: 1,
+            ..Verdict::default()
+        };
+        assert_eq!(verdict, expected);
+        assert!(verdict.is_ok());
+
+        let told = [failed(1, Fate::Not), failed(2, Fate::Perhaps)];
+        let verdict = Verdict::new(&input(), parts(), &told);
+        assert_eq!((verdict.contradicted, verdict.lost), (1, 1));
+        assert!(!verdict.is_ok());
+        let twice = vec![
+            part("a", 1, &[1, 3]),
+            part("a", 2, &[3, 4]),
+            part("b", 1, &[2, 5]),
+        ];
+        assert!(!Verdict::new(&input(), twice, &[failed(3, Fate::Perhaps)]).is_ok());
     }
 }

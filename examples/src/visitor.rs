@@ -1,7 +1,12 @@
 //! The entity of `node` and `send`: counts what it is told, and says where it lives.
 
 use serde::{Deserialize, Serialize};
-use shard_tokio::{Context, Entity};
+use shard_tokio::{Context, Entity, Epoch, Term};
+
+use crate::{
+    clock,
+    service::{Probed, Served},
+};
 
 /// What a visitor answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,6 +21,8 @@ pub struct Heard {
     pub shard: u32,
     /// The term of its shard's allocation, and the round within that term.
     pub epoch: (u64, u32),
+    /// When it was heard, by [`clock::micros`].
+    pub at_us: u64,
 }
 
 /// Hears messages.
@@ -51,6 +58,22 @@ impl Entity for Visitor {
             node: self.node.clone(),
             shard: cx.shard().0,
             epoch: (epoch.term().0, epoch.round()),
+            at_us: clock::micros(),
         });
+    }
+}
+
+impl Probed for Visitor {
+    fn probe() -> String {
+        "do you serve?".to_owned()
+    }
+
+    fn served(heard: &Heard) -> Option<Served> {
+        let (term, round) = heard.epoch;
+        let epoch = Epoch::new(Term(term), round)?;
+        Some(Served {
+            epoch: epoch.to_bits(),
+            at_us: heard.at_us,
+        })
     }
 }

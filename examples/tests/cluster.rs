@@ -16,7 +16,8 @@ fn file(name: &str, text: &str) -> String {
 }
 
 fn job(arguments: &[&str]) -> Value {
-    let output = cluster(&[&["--json"], arguments].concat());
+    // Other tests run at the same time, and this is no release build.
+    let output = cluster(&[&["--json", "--no-bounds"], arguments].concat());
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{output:?}");
     assert_eq!(stderr, "", "quiet when not a terminal");

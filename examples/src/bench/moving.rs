@@ -4,7 +4,7 @@ use core::{fmt::Write as _, num::NonZeroU32, time::Duration};
 use std::time::Instant;
 
 use shard_tokio::{
-    EntityType, Node, Preset,
+    EntityType,
     proto::{allocation::LeastShards, hash::node_id},
 };
 
@@ -18,6 +18,7 @@ use crate::{
     map::MapWatch,
     process::{Child, Hosts, Orders, within},
     progress::Progress,
+    shape::Shape,
     verdict::Verdict,
 };
 
@@ -36,9 +37,8 @@ pub(super) fn move_1024(size: Size) -> Result<Vec<Figure>, Failure> {
 async fn moving(rounds: u32) -> Result<Vec<Figure>, Failure> {
     let shelf = Shelf::new()?;
     // This process leads, so that what is measured is moving alone.
-    let node = Node::builder("bench")
-        .listen("127.0.0.1:0")
-        .preset(Preset::Lan)
+    let node = Shape::trusting(SHARDS)
+        .node("bench", Vec::new())
         .start()
         .await
         .map_err(Failure::run)?;
@@ -59,8 +59,11 @@ async fn moving(rounds: u32) -> Result<Vec<Figure>, Failure> {
         Child::spawn(&Orders {
             name: name.to_owned(),
             seeds: vec![node.address().to_owned()],
-            shards: SHARDS,
-            hosts: Hosts::Ledgers(shelf.book(name)),
+            shape: Shape::trusting(SHARDS),
+            hosts: Hosts::Ledgers {
+                book: shelf.book(name),
+                each_row: false,
+            },
         })
     };
 
@@ -94,7 +97,7 @@ async fn moving(rounds: u32) -> Result<Vec<Figure>, Failure> {
     new.stop();
     new.ended().await?;
     node.shutdown().await;
-    let verdict = Verdict::new(&input, read_books(shelf.path())?);
+    let verdict = Verdict::new(&input, read_books(shelf.path())?, &fed.failed);
     Ok(vec![
         figure("move_1024_s", moved.as_secs_f64()),
         figure("move_lost", verdict.lost as f64),

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use shard_tokio::{EntityType, Node, Preset};
+use shard_tokio::{EntityType, Node};
 
 use super::{asks, check, runtime, tells};
 use crate::{
@@ -12,6 +12,7 @@ use crate::{
     floor::{per_second, timed_async},
     latency::Latency,
     process::{Child, Hosts, Orders, within},
+    shape::Shape,
 };
 
 const SHARDS: u32 = 256;
@@ -29,15 +30,13 @@ impl Pair {
         let mut other = Child::spawn(&Orders {
             name: "other".to_owned(),
             seeds: Vec::new(),
-            shards: SHARDS,
+            shape: Shape::trusting(SHARDS),
             hosts: Hosts::Echoes,
         })?;
         other.ready().await?;
-        let node = Node::builder("bench")
-            .listen("127.0.0.1:0")
-            .seeds(other.address())
-            .bootstrap(false)
-            .preset(Preset::Lan)
+        let seeds = other.address().map(str::to_owned);
+        let node = Shape::trusting(SHARDS)
+            .node("bench", seeds.into_iter().collect())
             .start()
             .await
             .map_err(Failure::run)?;

@@ -9,7 +9,7 @@ use examples::{
     stop,
     visitor::Visitor,
 };
-use shard_tokio::{EntityType, Member, Node, Preset};
+use shard_tokio::{EntityType, Member, Node};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -21,13 +21,13 @@ async fn main() -> ExitCode {
 
 async fn run(options: cli::Node) -> Result<ExitCode, Failure> {
     examples::log::to_stderr();
-    let node = Node::builder(options.name.clone())
-        .listen(options.listen)
-        .bootstrap(options.seed.is_empty())
-        .seeds(options.seed)
-        .preset(Preset::Lan)
-        .start()
-        .await?;
+    let seeds = options.seed.iter().map(ToString::to_string);
+    let node = options.shape().node(&options.name, seeds.collect());
+    let mut node = node.listen(options.listen);
+    if let Some(address) = options.advertise {
+        node = node.advertise(address);
+    }
+    let node = node.start().await?;
     let name = options.name.clone();
     let visitors = node
         .entity_type::<Visitor>()

@@ -8,7 +8,6 @@ use examples::{
     failure::{self, Failure, say},
     visitor::Visitor,
 };
-use shard_tokio::{Node, Preset};
 
 /// How long to look for a cluster.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -24,14 +23,9 @@ async fn main() -> ExitCode {
 async fn run(options: cli::Send) -> Result<ExitCode, Failure> {
     examples::log::to_stderr();
     let seeds: Vec<_> = options.seed.iter().map(ToString::to_string).collect();
-    let node = Node::builder(format!("send-{}", std::process::id()))
-        .listen("127.0.0.1:0")
-        .bootstrap(false)
-        .may_lead(false)
-        .seeds(options.seed)
-        .preset(Preset::Lan)
-        .start()
-        .await?;
+    let name = format!("send-{}", std::process::id());
+    let node = options.shape().node(&name, seeds.clone());
+    let node = node.bootstrap(false).may_lead(false).start().await?;
     let visitors = node
         .entity_type::<Visitor>()
         .shards(options.shards)

@@ -5,15 +5,23 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::{feed::Fed, verdict::Verdict};
+use crate::{feed::Fed, service::Outage, verdict::Verdict};
 
 /// Everything that is worth telling.
 #[derive(Clone, Debug)]
 pub(super) struct Report {
     pub verdict: Verdict,
+    /// How many times a shard was served under an epoch after a newer one had begun.
+    pub two_homes: u64,
     pub fed: Fed,
     /// Who hosted how many shards, and when.
     pub hosts: String,
+    /// How long shards were without service, for each change.
+    pub outages: Vec<Outage>,
+    /// Whether that counts.
+    pub judged: bool,
+    /// How many nodes were made to fail.
+    pub failures: usize,
     pub moves: u64,
     pub buffered: u64,
     pub returned: u64,
@@ -25,12 +33,16 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Every row processed exactly once and in order, and answered.
-    pub(super) const fn is_ok(&self) -> bool {
-        self.verdict.is_ok() && self.fed.unanswered == 0
+    /// Every row processed exactly once and in order, and answered unless its node failed; no shard with two homes at
+    /// once, or without one for too long.
+    pub(super) fn is_ok(&self) -> bool {
+        self.verdict.is_ok()
+            && (self.failures > 0 || self.fed.failed.is_empty())
+            && self.two_homes == 0
+            && (!self.judged || self.outages.iter().all(Outage::is_ok))
     }
 
-    const fn word(&self) -> &'static str {
+    fn word(&self) -> &'static str {
         if self.is_ok() { "ok" } else { "failed" }
     }
 
@@ -42,7 +54,10 @@ impl Report {
     pub(super) fn to_json(&self) -> Value {
         let mut json = serde_json::to_value(self.verdict).unwrap_or_default();
         let more = json!({
-            "unanswered": self.fed.unanswered,
+            "unanswered": self.fed.failed.len(),
+            "failures": self.failures,
+            "two_homes": self.two_homes,
+            "outages": self.outages.iter().map(Outage::to_json).collect::<Vec<_>>(),
             "keys": self.keys,
             "nodes": self.nodes,
             "shards": self.shards,
@@ -94,17 +109,31 @@ impl fmt::Display for Report {
             "{} moves of shards; {} messages buffered, {} returned by a former home",
             self.moves, self.buffered, self.returned
         )?;
+        writeln!(f, "\ntime without service, per shard")?;
+        for outage in &self.outages {
+            writeln!(f, "  {outage}")?;
+        }
         writeln!(
             f,
-            "{} rows processed: {} duplicated, {} reordered, {} lost, {} at another entity; \
-             {} entities with wrong totals; {} rows without an answer",
+            "\n{} rows processed: {} duplicated, {} reordered, {} lost, {} at another entity; \
+             {} entities with wrong totals; {} times two homes at once",
             verdict.processed,
             verdict.duplicated,
             verdict.reordered,
             verdict.lost,
             verdict.misplaced,
             verdict.wrong_totals,
-            fed.unanswered
+            self.two_homes
+        )?;
+        writeln!(
+            f,
+            "{} rows answered; {} reported as surely not processed ({} of them were), {} as perhaps processed \
+             ({} of them were)",
+            fed.answered,
+            verdict.failed_surely,
+            verdict.contradicted,
+            verdict.failed_perhaps,
+            verdict.perhaps_processed
         )?;
         if let Some(error) = &fed.first_error {
             writeln!(f, "first row without an answer: {error}")?;

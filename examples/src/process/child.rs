@@ -30,25 +30,35 @@ pub struct Events {
 }
 
 impl Events {
-    /// Waits until the process takes part, or until it has left.
-    ///
-    /// # Errors
-    /// It ended before, or took too long.
-    pub async fn wait(mut self, joins: bool) -> Result<Option<Event>, Failure> {
-        let what = if joins { "joins" } else { "has left" };
-        let said = |event: &Option<Event>| match event {
-            Some(Event::Ready(_)) => joins,
-            Some(Event::Left) => true,
-            None => false,
-        };
-        let waited = within(&format!("{} {what}", self.name), self.last.wait_for(said)).await?;
-        match waited {
-            Ok(event) => Ok(event.clone()),
-            Err(_) => Err(Failure::run(format!(
+    async fn wait(mut self, what: &str, said: impl Fn(&Event) -> bool) -> Result<Event, Failure> {
+        let told = format!("{} {what}", self.name);
+        let said = |event: &Option<Event>| event.as_ref().is_some_and(&said);
+        let waited = within(&told, self.last.wait_for(said)).await?;
+        match waited.map(|event| event.clone()) {
+            Ok(Some(event)) => Ok(event),
+            _ => Err(Failure::run(format!(
                 "{} ended before it {what}",
                 self.name
             ))),
         }
+    }
+
+    /// Waits until the process takes part.
+    ///
+    /// # Errors
+    /// It ended before, or took too long.
+    pub async fn joined(self) -> Result<(), Failure> {
+        let joined = |event: &Event| !matches!(event, Event::Listens(_));
+        self.wait("joins", joined).await.map(|_| ())
+    }
+
+    /// Waits until the process has left.
+    ///
+    /// # Errors
+    /// It ended otherwise, or took too long.
+    pub async fn left(self) -> Result<(), Failure> {
+        let left = |event: &Event| matches!(event, Event::Left);
+        self.wait("has left", left).await.map(|_| ())
     }
 }
 
@@ -94,7 +104,7 @@ impl Child {
         &self.name
     }
 
-    /// Where it listens; known once it is ready and until it leaves.
+    /// Where it listens; known once it has started and until it leaves.
     #[must_use]
     pub fn address(&self) -> Option<&str> {
         self.address.as_deref().filter(|_| !self.leaving)
@@ -112,15 +122,25 @@ impl Child {
         self.events.clone()
     }
 
+    /// Waits until its address is known.
+    ///
+    /// # Errors
+    /// It ended before, or took too long.
+    pub async fn listens(&mut self) -> Result<(), Failure> {
+        let event = self.events().wait("starts", |_| true).await?;
+        if let Event::Listens(address) | Event::Ready(address) = event {
+            self.address = Some(address);
+        }
+        Ok(())
+    }
+
     /// Waits until it takes part.
     ///
     /// # Errors
     /// It ended before, or took too long.
     pub async fn ready(&mut self) -> Result<(), Failure> {
-        if let Some(Event::Ready(address)) = self.events().wait(true).await? {
-            self.address = Some(address);
-        }
-        Ok(())
+        self.listens().await?;
+        self.events().joined().await
     }
 
     /// Tells it to hand its shards over and end.
@@ -139,6 +159,70 @@ impl Child {
         if let Some(stdin) = &mut self.stdin {
             let _ = writeln!(stdin, "{line}").and_then(|()| stdin.flush());
         }
+    }
+
+    /// Ends it, without a chance to say or write anything more.
+    ///
+    /// # Errors
+    /// The system does not let this process do so.
+    pub fn kill(&mut self) -> Result<(), Failure> {
+        self.process.kill()?;
+        self.process.wait()?;
+        Ok(())
+    }
+
+    /// Stops it where it is, until it is woken; it notices only by its clock.
+    ///
+    /// # Errors
+    /// The system does not let this process do so.
+    #[cfg(unix)]
+    pub fn freeze(&self) -> Result<(), Failure> {
+        self.signal(rustix::process::Signal::STOP)
+    }
+
+    /// Lets it go on.
+    ///
+    /// # Errors
+    /// The system does not let this process do so.
+    #[cfg(unix)]
+    pub fn wake(&self) -> Result<(), Failure> {
+        self.signal(rustix::process::Signal::CONT)
+    }
+
+    #[cfg(unix)]
+    fn signal(&self, signal: rustix::process::Signal) -> Result<(), Failure> {
+        let id = i32::try_from(self.process.id()).ok();
+        let id = id.and_then(rustix::process::Pid::from_raw);
+        let id = id.ok_or_else(|| Failure::run(format!("{} has no process id", self.name)))?;
+        rustix::process::kill_process(id, signal).map_err(Failure::run)
+    }
+
+    /// Not on this system.
+    ///
+    /// # Errors
+    /// Always.
+    #[cfg(not(unix))]
+    pub fn freeze(&self) -> Result<(), Failure> {
+        Err(Failure::usage(
+            "this system cannot stop a process and let it go on",
+        ))
+    }
+
+    /// Not on this system.
+    ///
+    /// # Errors
+    /// Always.
+    #[cfg(not(unix))]
+    pub fn wake(&self) -> Result<(), Failure> {
+        self.freeze()
+    }
+
+    /// Whether the process has ended.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn has_ended(&mut self) -> Result<bool, Failure> {
+        Ok(self.process.try_wait()?.is_some())
     }
 
     /// Waits until the process has ended, and checks that it ended well.

@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-use shard_tokio::{Entity, EntityTypeBuilder, Node, Preset};
+use shard_tokio::{Entity, EntityTypeBuilder, Node};
 use tokio::sync::mpsc;
 
 use super::{Event, Hosts, LEAVE, MEMBER, Orders};
@@ -41,25 +41,26 @@ pub fn run_here(orders: Orders) -> Result<ExitCode, Failure> {
 /// Is a node until told to leave or to stop.
 async fn run(orders: Orders) -> Result<ExitCode, Failure> {
     crate::log::if_asked();
-    let node = Node::builder(orders.name)
-        .listen("127.0.0.1:0")
-        .bootstrap(orders.seeds.is_empty())
-        .seeds(orders.seeds)
-        .preset(Preset::Lan)
-        .start()
-        .await
-        .map_err(Failure::run)?;
-    match orders.hosts {
-        Hosts::Ledgers(path) => {
-            let book = Arc::new(Book::open(&path)?);
+    let Orders {
+        name,
+        seeds,
+        shape,
+        hosts,
+    } = orders;
+    let node = shape.node(&name, seeds).start().await;
+    let node = node.map_err(Failure::run)?;
+    match hosts {
+        Hosts::Ledgers { book, each_row } => {
+            let book = Book::open(&book)?.writing_each_row(each_row);
+            let book = Arc::new(book);
             let ledgers = node
                 .entity_type()
                 .factory(move |_key| Ledger::new(Arc::clone(&book)));
-            serve(&node, ledgers.shards(orders.shards)).await
+            serve(&node, ledgers.shards(shape.shards)).await
         }
         Hosts::Echoes => {
             let echoes = node.entity_type::<Echo>();
-            serve(&node, echoes.shards(orders.shards)).await
+            serve(&node, echoes.shards(shape.shards)).await
         }
     }
 }
@@ -69,6 +70,7 @@ async fn serve<E: Entity>(
     entities: EntityTypeBuilder<E>,
 ) -> Result<ExitCode, Failure> {
     let entities = entities.start().await.map_err(Failure::run)?;
+    say(&Event::Listens(node.address().to_owned()))?;
     let mut told = lines();
     tokio::select! {
         ready = entities.ready() => ready.map_err(Failure::run)?,
@@ -80,7 +82,14 @@ async fn serve<E: Entity>(
     }
     say(&Event::Ready(node.address().to_owned()))?;
 
-    if told.recv().await.as_deref() == Some(LEAVE) {
+    let told = tokio::select! {
+        told = told.recv() => told,
+        () = node.stopped() => {
+            say(&Event::Removed)?;
+            return Ok(ExitCode::FAILURE);
+        }
+    };
+    if told.as_deref() == Some(LEAVE) {
         node.leave().await.map_err(Failure::run)?;
         say(&Event::Left)?;
     } else {
