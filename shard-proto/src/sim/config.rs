@@ -6,7 +6,7 @@ use core::time::Duration;
 use super::FaultProfile;
 use super::store::{MAX_HOSTS, MAX_QUEUE, MAX_SHARDS};
 use crate::hash::SplitMix64;
-use crate::leadership::{self, LeadershipConfig, Ownership};
+use crate::leadership::{self, LeadershipConfig, Ownership, Voters};
 use crate::{NodeId, hash, micros};
 
 /// Most entity types of a world.
@@ -411,7 +411,15 @@ impl WorldConfig {
     }
 
     pub(super) fn leadership_config(&self) -> LeadershipConfig {
-        self.leadership.with_ownership(self.ownership)
+        let mut voters = [NodeId(0); 5];
+        for (voter, host) in voters.iter_mut().zip(0..self.voters) {
+            *voter = Self::node(host);
+        }
+        let voters =
+            Voters::new(&voters[..usize::from(self.voters.min(5))]).unwrap_or(Voters::NONE);
+        self.leadership
+            .with_ownership(self.ownership)
+            .with_voters(voters)
     }
 
     /// Checks every setting.
@@ -491,6 +499,16 @@ impl WorldConfig {
             Ok(()) => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+/// The name of a type.
+pub(super) const fn type_name(ty: u8) -> &'static str {
+    match ty {
+        0 => "cart",
+        1 => "room",
+        2 => "device",
+        _ => "document",
     }
 }
 

@@ -1,25 +1,55 @@
 //! The cluster.
 
 use alloc::boxed::Box;
-use core::marker::PhantomData;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::fmt;
 use core::time::Duration;
 
+use super::cluster::{Core, Running};
+use super::event::What;
+use super::machine::{Body, Machine};
+use super::net::NOBODY;
 use super::{
-    Checker, ConfigError, Failure, Fault, HeapStore, MembershipScript, Report, Schedule, Store,
-    Strategy, Trace, Violation, WorldConfig,
+    Checker, ConfigError, Detectors, Failure, Fault, HeapStore, MembershipScript, News, Report,
+    Schedule, Store, Strategy, Trace, Violation, WorldConfig,
 };
-use crate::{Home, Term};
+use crate::allocation::LeastShards;
+use crate::hash::{SplitMix64, mix};
+use crate::wire::Frame;
+use crate::{Home, Term, micros};
+
+/// How often a machine may be called without the time passing.
+const IDLE_CALLS: u32 = 20_000;
 
 /// A cluster in virtual time.
 pub struct World<St: Store = HeapStore> {
-    config: WorldConfig,
-    seed: u64,
-    schedule: Schedule,
-    now: u64,
-    checker: Checker,
-    trace: Trace,
-    report: Report,
-    store: PhantomData<St>,
+    pub(super) core: Core,
+    pub(super) machines: Vec<Option<Machine<St>>>,
+    pub(super) schedule: Schedule,
+    next_fault: usize,
+    /// Faults, if they were not all drawn before, so far.
+    injected: Vec<(u64, Fault)>,
+    pub(super) script: Box<dyn MembershipScript>,
+    pub(super) script_rng: SplitMix64,
+    script_at: u64,
+    pub(super) strategy: Rc<dyn Fn() -> Box<dyn Strategy>>,
+    pub(super) news: Vec<(News, u32)>,
+    pub(super) free_news: Vec<u32>,
+    started: bool,
+    calm: bool,
+    traffic_end: u64,
+    end: u64,
+    over: bool,
+}
+
+impl<St: Store> fmt::Debug for World<St> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("World")
+            .field("now", &self.core.now)
+            .field("machines", &self.machines)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<St: Store> World<St> {
@@ -28,6 +58,7 @@ impl<St: Store> World<St> {
     /// # Errors
     /// [`ConfigError`]: a setting that cannot work.
     pub fn new(config: WorldConfig, seed: u64) -> Result<Self, ConfigError> {
+        config.validate()?;
         let schedule = Schedule::draw(seed, &config);
         Self::with_schedule(config, seed, schedule)
     }
@@ -42,30 +73,97 @@ impl<St: Store> World<St> {
         schedule: Schedule,
     ) -> Result<Self, ConfigError> {
         config.validate()?;
-        Ok(Self {
-            checker: Checker::new(&config),
-            trace: Trace::new(config.text),
-            config,
+        let mut schedule = schedule;
+        schedule.faults.sort_by_key(|(at, _)| *at);
+        let calm = micros(config.faulty_for) + micros(config.calm_for);
+        let last = schedule.faults.last().map_or(0, |(at, _)| *at);
+        let traffic_end = calm.max(last) + 1;
+        // Longer than any message waits: for a path that is given up.
+        let lease = config.leadership.lease() + config.leadership.drift();
+        let tail = config.handoff_timeout + 2 * lease + 8 * config.retry_interval;
+        let script = Box::new(Detectors::new(
             seed,
+            config.nodes,
+            config.detection.0,
+            config.detection.1,
+        ));
+        Ok(Self {
+            machines: (0..config.nodes).map(|_| None).collect(),
             schedule,
-            now: 0,
-            report: Report::default(),
-            store: PhantomData,
+            next_fault: 0,
+            injected: Vec::new(),
+            script,
+            script_rng: SplitMix64::new(mix(seed ^ 0x5c21)),
+            script_at: u64::MAX,
+            strategy: Rc::new(|| Box::new(LeastShards::new())),
+            news: Vec::new(),
+            free_news: Vec::new(),
+            started: false,
+            calm: false,
+            traffic_end,
+            end: traffic_end + micros(tail),
+            over: false,
+            core: Core::new(config, seed),
         })
     }
 
     /// Coordinators use strategies that this makes, one per type and life of a node.
     #[must_use]
-    pub fn strategy(self, make: impl Fn() -> Box<dyn Strategy> + 'static) -> Self {
-        let _ = make;
+    pub fn strategy(mut self, make: impl Fn() -> Box<dyn Strategy> + 'static) -> Self {
+        self.strategy = Rc::new(make);
         self
     }
 
     /// Hosts believe what this says of each other.
     #[must_use]
-    pub fn membership(self, script: Box<dyn MembershipScript>) -> Self {
-        let _ = script;
+    pub fn membership(mut self, script: Box<dyn MembershipScript>) -> Self {
+        self.script = script;
         self
+    }
+
+    /// All hosts start, each a little later than another.
+    fn start(&mut self) {
+        self.started = true;
+        let core = &mut self.core;
+        for host in 0..core.hosts.len() {
+            let at = core.hosts[host].rng.below(300_000);
+            let what = What::Restart {
+                host: host as u8,
+                life: NOBODY,
+            };
+            core.events.push(at, what);
+        }
+        if !core.config.moves.is_zero() {
+            core.events.push(micros(core.config.moves), What::Move);
+        }
+    }
+
+    /// When the next thing happens.
+    fn next(&self) -> (u64, Next) {
+        let mut at = u64::MAX;
+        let mut next = Next::Nothing;
+        for (host, state) in self.core.hosts.iter().enumerate() {
+            if state.wake < at {
+                at = state.wake;
+                next = Next::Timer(host);
+            }
+        }
+        if self.core.events.next_at() <= at {
+            at = self.core.events.next_at();
+            next = Next::Event;
+        }
+        if let Some((fault, _)) = self.schedule.faults.get(self.next_fault)
+            && *fault <= at
+        {
+            at = *fault;
+            next = Next::Fault;
+        }
+        let calm = micros(self.core.config.faulty_for);
+        if !self.calm && calm <= at && !matches!(next, Next::Fault if at == calm) {
+            at = calm;
+            next = Next::Calm;
+        }
+        (at, next)
     }
 
     /// Does what comes next. `false`: it is over.
@@ -73,7 +171,437 @@ impl<St: Store> World<St> {
     /// # Errors
     /// [`Violation`]: a promise is broken.
     pub fn step(&mut self) -> Result<bool, Violation> {
+        if !self.started {
+            self.start();
+        }
+        if self.over {
+            return Ok(false);
+        }
+        let (at, next) = self.next();
+        if at >= self.end {
+            return self.finish();
+        }
+        self.core.now = self.core.now.max(at);
+        self.core.report.steps += 1;
+        match next {
+            Next::Nothing => return self.finish(),
+            Next::Calm => {
+                self.calm = true;
+                self.core.checker.calm(at);
+            }
+            Next::Fault => {
+                let (_, fault) = self.schedule.faults[self.next_fault];
+                self.next_fault += 1;
+                self.apply(fault);
+            }
+            Next::Timer(host) => self.timer(host),
+            Next::Event => {
+                if let Some((_, what)) = self.core.events.pop() {
+                    self.happen(what);
+                }
+            }
+        }
+        let tick = self.core.checker.tick(self.core.now);
+        self.core.check(tick);
+        match self.core.violation.take() {
+            Some(violation) => {
+                self.over = true;
+                Err(violation)
+            }
+            None => Ok(true),
+        }
+    }
+
+    fn finish(&mut self) -> Result<bool, Violation> {
+        self.over = true;
+        self.core.now = self.core.now.max(self.end.min(self.next().0));
+        self.core.checker.finish(self.core.now)?;
         Ok(false)
+    }
+
+    /// Nothing is under way any more.
+    fn is_at_rest(&self) -> bool {
+        let links = self.core.net.links.iter();
+        let mut links = links.filter(|link| link.from_life != NOBODY);
+        links.all(|link| link.queue.is_empty())
+            && self.core.hosts.iter().all(|host| {
+                host.hosted
+                    .iter()
+                    .all(|hosted| hosted.mailbox.is_empty() && hosted.running != Running::Stopping)
+            })
+            && self.machines.iter().flatten().all(|machine| {
+                (0..self.core.config.types).all(|ty| {
+                    machine
+                        .region(ty)
+                        .is_none_or(|region| region.buffered() == 0 && region.flushing() == 0)
+                })
+            })
+    }
+
+    fn timer(&mut self, host: usize) {
+        let local = self.core.local(host);
+        let before = self.core.trace.count();
+        if let Some(machine) = &mut self.machines[host] {
+            machine.handle_timeout(local, &mut self.core.sink(host));
+        }
+        self.after(host);
+        let state = &mut self.core.hosts[host];
+        if state.wake > self.core.now || self.core.trace.count() != before {
+            state.idle_calls = 0;
+        } else {
+            state.idle_calls += 1;
+            if state.idle_calls > IDLE_CALLS {
+                self.core
+                    .fail_timer(host, "a timer is due again and again, and nothing happens");
+            }
+        }
+        if self.core.now >= self.traffic_end && self.is_at_rest() {
+            self.end = self.core.now;
+        }
+    }
+
+    /// After every input of a process: what it wants is done, and what is known of it brought up to date.
+    pub(super) fn after(&mut self, host: usize) {
+        let local = self.core.local(host);
+        let Some(machine) = &mut self.machines[host] else {
+            return;
+        };
+        loop {
+            machine.pump(local, &mut self.core.sink(host));
+            if !core::mem::take(&mut self.core.filled) {
+                break;
+            }
+            for to in 0..self.core.hosts.len() {
+                if self.core.fills(host, to) {
+                    let node = self.core.hosts[to].node;
+                    machine.handle_congestion(local, node, true, &mut self.core.sink(host));
+                }
+            }
+        }
+        self.core.set_lease(host, machine.lease_until());
+        self.core.set_acting(host, machine.acting_until());
+        if machine.phase().is_over() {
+            return self.end_life(host);
+        }
+        let state = &mut self.core.hosts[host];
+        state.wake = machine
+            .poll_timeout()
+            .map_or(u64::MAX, |at| state.clock.when(at))
+            .max(self.core.now);
+    }
+
+    fn happen(&mut self, what: What) {
+        match what {
+            What::Control { frame } => self.control(frame),
+            What::Data { link, stamp } => self.data(usize::from(link), stamp),
+            What::Room { link } => self.room(usize::from(link)),
+            What::Started { host, shard, stamp } => {
+                self.shard_started(usize::from(host), usize::from(shard), stamp);
+            }
+            What::Stopped { host, shard, stamp } => {
+                self.shard_stopped(usize::from(host), usize::from(shard), stamp);
+            }
+            What::Handle { host, shard, stamp } => {
+                self.handle(usize::from(host), usize::from(shard), stamp);
+            }
+            What::Traffic { host, life } => self.traffic(usize::from(host), life),
+            What::News { news } => self.tell(news),
+            What::Wake { host, stamp } => self.wake(usize::from(host), stamp),
+            What::Restart { host, life } => {
+                let state = &self.core.hosts[usize::from(host)];
+                if !state.alive && state.life == life {
+                    self.begin_life(usize::from(host));
+                }
+            }
+            What::StartType { host, ty, life } => self.start_type(usize::from(host), ty, life),
+            What::Script => self.tick_script(),
+            What::Lock { host, life } => self.look_for_lock(usize::from(host), life),
+            What::Move => {
+                let all = u64::from(self.core.config.all_shards());
+                let shard = self.script_rng.below(all) as u32;
+                self.move_shard(shard);
+                let every = 2 * micros(self.core.config.moves);
+                let at = self.core.now + 1 + self.script_rng.below(every);
+                if !self.calm {
+                    self.core.events.push(at, What::Move);
+                }
+            }
+        }
+    }
+
+    /// Does it later if the host stands still.
+    fn defers(&mut self, host: usize, what: What) -> bool {
+        let until = self.core.hosts[host].paused_until;
+        let paused = until > self.core.now;
+        if paused {
+            self.core.events.push(until, what);
+        }
+        paused
+    }
+
+    fn control(&mut self, at: u32) {
+        let flight = self.core.net.take(at);
+        let link = usize::from(flight.link);
+        let (from, to) = self.core.net.ends(link);
+        let state = &self.core.net.links[link];
+        let receiver = &self.core.hosts[to];
+        let arrives = !state.cut
+            && state.connection == flight.connection
+            && receiver.alive
+            && receiver.life == flight.to_life
+            && receiver.ended[from] <= flight.from_life;
+        if arrives && receiver.is_paused(self.core.now) {
+            let until = receiver.paused_until;
+            self.core.net.put(at, flight);
+            return self.core.events.push(until, What::Control { frame: at });
+        }
+        if arrives {
+            self.meet(to, from, flight.from_life);
+            let local = self.core.local(to);
+            let node = self.core.hosts[from].node;
+            if let Some(machine) = &mut self.machines[to]
+                && let Ok(frame) = Frame::decode_exact(&flight.bytes, 1 << 20)
+                && let Ok(control) = frame.control()
+            {
+                let (ty, term) = (frame.header.entity_type, frame.header.term());
+                let sink = &mut self.core.sink(to);
+                machine.handle_control(local, node, ty, term, &control, sink);
+            }
+            self.after(to);
+        }
+        self.core.net.release(at, flight);
+    }
+
+    /// Something of a life arrives: a former one is over.
+    fn meet(&mut self, host: usize, other: usize, life: u32) {
+        let known = self.core.hosts[host].knows[other];
+        if known != NOBODY && known < life {
+            self.end_pair(host, other, known);
+        }
+    }
+
+    fn data(&mut self, link: usize, stamp: u32) {
+        let (from, to) = self.core.net.ends(link);
+        let state = &mut self.core.net.links[link];
+        if !state.armed || state.stamp != stamp {
+            return;
+        }
+        let receiver = &self.core.hosts[to];
+        if receiver.is_paused(self.core.now) {
+            let (until, link) = (receiver.paused_until, link as u16);
+            return self.core.events.push(until, What::Data { link, stamp });
+        }
+        state.armed = false;
+        let (from_life, to_life) = (state.from_life, state.to_life);
+        let heard = receiver.alive
+            && receiver.life == to_life
+            && receiver.ended[from] <= from_life
+            && !state.cut;
+        if !heard {
+            return;
+        }
+        if state.queue.front().is_some_and(|flight| !flight.gone) {
+            for flight in &mut state.queue {
+                flight.gone = true;
+            }
+        }
+        let Some(flight) = state.queue.pop_front() else {
+            return;
+        };
+        let now = self.core.now;
+        state.arrived.push_back((now, flight.frame));
+        let window = self.core.config.window as usize;
+        if state.congested && state.queue.len() <= window / 2 {
+            let link = link as u16;
+            self.core.events.push(now + 12_000, What::Room { link });
+        }
+        let back = self.core.net.index(to, from);
+        self.core.net.links[back].acknowledge(flight.sent_at);
+        self.meet(to, from, from_life);
+        let flat = self.core.flat(flight.frame.ty, flight.frame.shard) as u32;
+        let accepted = match flight.frame.body {
+            Body::Envelope(message) => self.core.checker.accepted(to_life, flat, message),
+            Body::Return(_, message) if message.origin == to_life => {
+                self.core.checker.accepted(to_life, flat, message)
+            }
+            _ => Ok(()),
+        };
+        self.core.check(accepted);
+        let local = self.core.local(to);
+        let node = self.core.hosts[from].node;
+        if let Some(machine) = &mut self.machines[to] {
+            machine.handle_data(local, node, flight.frame, &mut self.core.sink(to));
+        }
+        self.after(to);
+        self.core.arm(link);
+    }
+
+    fn room(&mut self, link: usize) {
+        let (from, to) = self.core.net.ends(link);
+        if self.defers(from, What::Room { link: link as u16 }) {
+            return;
+        }
+        let now = self.core.now;
+        let window = self.core.config.window as usize;
+        let state = &mut self.core.net.links[link];
+        state.acknowledge(now.saturating_sub(10_000));
+        if !state.congested
+            || state.unacknowledged() > window / 2
+            || state.from_life != self.core.hosts[from].life
+        {
+            return;
+        }
+        state.congested = false;
+        let local = self.core.local(from);
+        let node = self.core.hosts[to].node;
+        if let Some(machine) = &mut self.machines[from] {
+            machine.handle_congestion(local, node, false, &mut self.core.sink(from));
+        }
+        self.after(from);
+    }
+
+    fn shard_started(&mut self, host: usize, shard: usize, stamp: u32) {
+        let what = What::Started {
+            host: host as u8,
+            shard: shard as u16,
+            stamp,
+        };
+        if self.core.hosts[host].hosted[shard].stamp != stamp || self.defers(host, what) {
+            return;
+        }
+        let hosted = &mut self.core.hosts[host].hosted[shard];
+        if hosted.running != Running::Starting {
+            return;
+        }
+        hosted.running = Running::Yes;
+        let epoch = hosted.epoch;
+        let (ty, place) = self.core.place(shard as u32);
+        let local = self.core.local(host);
+        if let Some(machine) = &mut self.machines[host] {
+            machine.shard_started(local, ty, place, epoch, &mut self.core.sink(host));
+        }
+        self.after(host);
+    }
+
+    fn shard_stopped(&mut self, host: usize, shard: usize, stamp: u32) {
+        let what = What::Stopped {
+            host: host as u8,
+            shard: shard as u16,
+            stamp,
+        };
+        if self.core.hosts[host].hosted[shard].stamp != stamp || self.defers(host, what) {
+            return;
+        }
+        let now = self.core.now;
+        let hosted = &mut self.core.hosts[host].hosted[shard];
+        let (epoch, forced) = (hosted.epoch, hosted.forced);
+        hosted.running = Running::No;
+        let undone = core::mem::take(&mut hosted.mailbox);
+        let ended = self
+            .core
+            .checker
+            .serving_ended(now, host as u8, shard as u32, epoch);
+        self.core.check(ended);
+        let (ty, place) = self.core.place(shard as u32);
+        let local = self.core.local(host);
+        if let Some(machine) = &mut self.machines[host] {
+            let mut sink = self.core.sink(host);
+            for (origin, message) in undone {
+                machine.give_back(local, ty, place, epoch, origin, message, &mut sink);
+            }
+            machine.shard_stopped(local, ty, place, epoch, forced, &mut sink);
+        }
+        self.after(host);
+    }
+
+    fn handle(&mut self, host: usize, shard: usize, stamp: u32) {
+        let what = What::Handle {
+            host: host as u8,
+            shard: shard as u16,
+            stamp,
+        };
+        let hosted = &self.core.hosts[host].hosted[shard];
+        if hosted.stamp != stamp || hosted.running != Running::Yes || self.defers(host, what) {
+            return;
+        }
+        // An entity looks before each message whether it still may handle it.
+        if self.core.hosts[host].lease_real <= self.core.now {
+            return;
+        }
+        let hosted = &mut self.core.hosts[host].hosted[shard];
+        hosted.busy = false;
+        let epoch = hosted.epoch;
+        if let Some((_, message)) = hosted.mailbox.pop_front() {
+            let more = !hosted.mailbox.is_empty();
+            self.core.handled(host, shard, epoch, message);
+            if more {
+                self.core.handle_next(host, shard);
+            }
+        }
+    }
+
+    fn traffic(&mut self, host: usize, life: u32) {
+        let state = &self.core.hosts[host];
+        if !state.alive || state.life != life || self.core.now >= self.traffic_end {
+            return;
+        }
+        let what = What::Traffic {
+            host: host as u8,
+            life,
+        };
+        if self.defers(host, what) {
+            return;
+        }
+        let all = self.core.config.all_shards();
+        let every = micros(self.core.config.traffic);
+        let state = &mut self.core.hosts[host];
+        let entity = state.traffic.below(u64::from(self.core.config.entities)) as u32;
+        let shard = if self.calm {
+            state.cursor = (state.cursor + 1) % all;
+            state.cursor
+        } else {
+            state.traffic.below(u64::from(all)) as u32
+        };
+        let at = self.core.now + 1 + state.traffic.below(2 * every);
+        self.core.events.push(at, what);
+        self.send_one(host, shard, entity);
+    }
+
+    pub(super) fn send_one(&mut self, host: usize, shard: u32, entity: u32) {
+        let state = &mut self.core.hosts[host];
+        if !state.alive || state.is_paused(self.core.now) {
+            return;
+        }
+        let message = super::Message {
+            origin: state.life,
+            entity,
+            number: state.messages,
+        };
+        state.messages += 1;
+        let now = self.core.now;
+        self.core.checker.sent(now, host as u8, shard, message);
+        let (ty, place) = self.core.place(shard);
+        let local = self.core.local(host);
+        if let Some(machine) = &mut self.machines[host] {
+            machine.route(local, ty, place, message, &mut self.core.sink(host));
+        }
+        self.after(host);
+    }
+
+    pub(super) fn tick_script(&mut self) {
+        self.script_at = u64::MAX;
+        self.ask_script(|script, view, news| script.tick(view, news));
+    }
+
+    /// When the script wants to be asked again.
+    pub(super) fn arm_script(&mut self) {
+        if let Some(at) = self.script.next_tick()
+            && at < self.script_at
+        {
+            self.script_at = at;
+            let at = at.max(self.core.now);
+            self.core.events.push(at, What::Script);
+        }
     }
 
     /// Runs to the end.
@@ -84,7 +612,7 @@ impl<St: Store> World<St> {
         loop {
             match self.step() {
                 Ok(true) => {}
-                Ok(false) => return Ok(self.report),
+                Ok(false) => return Ok(self.report()),
                 Err(violation) => return Err(self.failure(violation)),
             }
         }
@@ -95,8 +623,7 @@ impl<St: Store> World<St> {
     /// # Errors
     /// [`Violation`]: a promise is broken.
     pub fn run_for(&mut self, time: Duration) -> Result<(), Violation> {
-        let _ = time;
-        Ok(())
+        self.run_until(time, |_| false).map(|_| ())
     }
 
     /// Runs until `reached`, for so long at most. Whether it was reached.
@@ -108,17 +635,34 @@ impl<St: Store> World<St> {
         limit: Duration,
         mut reached: impl FnMut(&Self) -> bool,
     ) -> Result<bool, Violation> {
-        let _ = limit;
-        Ok(reached(self))
+        if !self.started {
+            self.start();
+        }
+        let until = self.core.now.saturating_add(micros(limit));
+        self.end = self.end.max(until + 1);
+        self.traffic_end = self.traffic_end.max(until + 1);
+        loop {
+            if reached(self) {
+                return Ok(true);
+            }
+            if self.over || self.next().0 > until {
+                self.core.now = until;
+                return Ok(false);
+            }
+            self.step()?;
+        }
     }
 
     /// What is to be printed of a violation.
     pub fn failure(&self, violation: Violation) -> Failure {
+        let mut schedule = self.schedule.clone();
+        schedule.faults.extend_from_slice(&self.injected);
+        schedule.faults.sort_by_key(|(at, _)| *at);
         Failure {
-            seed: self.seed,
+            seed: self.core.seed,
             violation,
-            at: self.now,
-            schedule: self.schedule.clone(),
+            at: self.core.now,
+            schedule,
         }
     }
 
@@ -127,58 +671,98 @@ impl<St: Store> World<St> {
     /// # Errors
     /// [`Violation`]: a promise is broken by it.
     pub fn inject(&mut self, fault: Fault) -> Result<(), Violation> {
-        let _ = fault;
-        Ok(())
+        if !self.started {
+            self.start();
+        }
+        self.injected.push((self.core.now, fault));
+        self.apply(fault);
+        self.core.violation.take().map_or(Ok(()), Err)
     }
 
-    /// A caller on a host sends a message to an entity of a shard.
+    /// A caller on a host sends a message to an entity of a shard; nothing happens if the host is not up, or there is
+    /// no such shard or entity.
     ///
     /// # Errors
     /// [`Violation`]: a promise is broken by it.
     pub fn send(&mut self, host: u8, shard: u32, entity: u32) -> Result<(), Violation> {
-        let _ = (host, shard, entity);
-        Ok(())
+        let config = &self.core.config;
+        if host < config.nodes && shard < config.all_shards() && entity < config.entities {
+            self.send_one(usize::from(host), shard, entity);
+        }
+        self.core.violation.take().map_or(Ok(()), Err)
     }
 
     /// The home of a shard, as the acting leader has recorded it.
     pub fn home(&self, shard: u32) -> Option<Home> {
-        let _ = shard;
-        None
+        let (host, _) = self.acting()?;
+        let (ty, place) = self.core.place(shard);
+        let machine = self.machines[usize::from(host)].as_ref()?;
+        machine.coordinator(ty)?.home(place)
     }
 
     /// The host that serves a shard: on which it was started, not stopped, and whose lease is not over.
     pub fn serving(&self, shard: u32) -> Option<u8> {
-        let _ = shard;
-        None
+        let now = self.core.now;
+        let serves = |host: &super::cluster::Host| {
+            let hosted = host.hosted.get(shard as usize);
+            host.alive
+                && host.lease_real > now
+                && hosted.is_some_and(|hosted| hosted.running != Running::No)
+        };
+        let at = self.core.hosts.iter().position(serves)?;
+        Some(at as u8)
     }
 
     /// The host that acts as the leader.
     pub fn acting(&self) -> Option<(u8, Term)> {
-        None
+        let now = self.core.now;
+        let mut hosts = self.core.hosts.iter().enumerate();
+        hosts.find_map(|(at, host)| {
+            let (term, _) = host.acting?;
+            (host.alive && host.acting_real > now).then_some((at as u8, term))
+        })
+    }
+
+    /// The process of a host, if it is up.
+    pub fn machine(&self, host: u8) -> Option<&Machine<St>> {
+        self.machines.get(usize::from(host))?.as_ref()
     }
 
     /// Real time in microseconds.
     pub fn now(&self) -> u64 {
-        self.now
+        self.core.now
     }
 
     /// All that could be seen.
     pub fn trace(&self) -> &Trace {
-        &self.trace
+        &self.core.trace
     }
 
     /// What was counted.
-    pub fn report(&self) -> &Report {
-        &self.report
+    pub fn report(&self) -> Report {
+        let mut report = self.core.report.clone();
+        report.time = self.core.now;
+        self.core.checker.fill(&mut report);
+        report
     }
 
     /// The settings.
     pub fn config(&self) -> &WorldConfig {
-        &self.config
+        &self.core.config
     }
 
     /// What was promised so far.
     pub fn checker(&self) -> &Checker {
-        &self.checker
+        &self.core.checker
     }
+}
+
+/// What happens next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Nothing,
+    Fault,
+    Calm,
+    Event,
+    Timer(usize),
 }
