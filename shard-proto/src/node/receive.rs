@@ -338,6 +338,10 @@ impl<B: Body> Node<B> {
                 Err(ReturnError::Full(message)) => (RejectReason::BufferFull, message),
                 Err(ReturnError::PathGivenUp(message)) => (RejectReason::PathGivenUp, message),
                 Err(ReturnError::Stopped(message)) => (RejectReason::Stopped, message),
+                // What the type had sent before it was stopped and started again.
+                Err(ReturnError::Unexpected(message)) if kind.starts > 0 => {
+                    (RejectReason::Stopped, message)
+                }
                 Err(ReturnError::Unexpected(_)) => {
                     self.unexpected(from, header, Some(ty), "a return of what was not sent");
                     return;

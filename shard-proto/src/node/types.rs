@@ -36,7 +36,8 @@ fn config_error(field: &'static str) -> AddTypeError {
 pub(super) struct Kind<B> {
     pub(super) id: EntityTypeId,
     pub(super) config: TypeConfig,
-    starts: u32,
+    /// How often it was started before.
+    pub(super) starts: u32,
     /// The application stopped it, or the node did: its region takes nothing any more.
     pub(super) stopped: bool,
     pub(super) region: TypeRegion<B>,

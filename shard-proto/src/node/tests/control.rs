@@ -27,7 +27,13 @@ fn ask_others(cluster: &mut Cluster, cart: TypeIndex) -> Vec<(usize, u64)> {
 fn run(kind: Kind, how: Meddling) -> u64 {
     println!("{kind:?} {how:?}");
     let names = ["a", "b", "c"];
-    let mut cluster = Cluster::with_nodes(7, links(), &names);
+    let mut cluster = Cluster::new(7);
+    // Two of them stay, of which one is yet to come.
+    cluster.set_voters(&["a", "c", "d"]);
+    for (index, name) in names.iter().enumerate() {
+        cluster.start(name, config(links(), &names).with_bootstrap(index == 0));
+        cluster.run(MS);
+    }
     cluster.form();
     cluster.meddler = Some(Meddler::new(kind, how));
     let cart = cluster.add_type_everywhere(&CART);

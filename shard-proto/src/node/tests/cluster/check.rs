@@ -38,6 +38,18 @@ impl Cluster {
             && self.alive().all(|host| host.app.members.len() == count)
     }
 
+    /// What nobody claims is given out.
+    pub(in super::super) fn is_open(&self) -> bool {
+        self.alive().any(|host| host.node.leadership.is_open())
+    }
+
+    /// Nobody died, and nobody was taken for dead.
+    pub(in super::super) fn all_lived(&self) -> bool {
+        let died = |gone: &(NodeId, RemovalCause)| gone.1 != RemovalCause::Left;
+        let mut hosts = self.hosts.iter();
+        hosts.all(|host| !host.app.removed && !host.app.gone.iter().any(died))
+    }
+
     pub(in super::super) fn form(&mut self) -> u64 {
         self.run_until(10 * SECOND, Self::is_formed)
     }
@@ -63,10 +75,14 @@ impl Cluster {
         }
     }
 
+    fn is_leased(&self) -> bool {
+        self.ownership == Ownership::Lease && !self.voters.is_empty()
+    }
+
     /// Nobody else may serve a shard that is started here, and none ever did under such an epoch.
     pub(super) fn check_start(&mut self, host: usize, ty: TypeIndex, shard: ShardId, epoch: Epoch) {
         let before = self.epochs.insert((ty, shard), epoch);
-        if self.ownership == Ownership::Trust {
+        if !self.is_leased() {
             return;
         }
         assert!(
@@ -94,7 +110,7 @@ impl Cluster {
 
     /// A host has a lease again: what it still runs must be nobody else's.
     pub(super) fn check_lease(&self, host: usize) {
-        if self.ownership != Ownership::Trust && self.serves_until(host).is_some() {
+        if self.is_leased() && self.serves_until(host).is_some() {
             for (ty, shard) in self.hosts[host].app.serving.keys() {
                 self.check_home(host, *ty, *shard);
             }
@@ -108,7 +124,7 @@ impl Cluster {
             let until = there.node.leadership.acting_until();
             there.alive && until.is_some_and(|until| self.local(host) < until)
         };
-        if self.ownership == Ownership::Trust || !acts(host) {
+        if !self.is_leased() || !acts(host) {
             return;
         }
         for other in (0..self.hosts.len()).filter(|other| *other != host) {
