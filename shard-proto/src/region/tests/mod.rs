@@ -13,6 +13,7 @@ mod flushes;
 mod handoff;
 mod inputs;
 mod lapses;
+mod leased;
 mod members;
 mod order;
 mod random;

@@ -280,7 +280,7 @@ fn fault(world: &mut World, mover: &mut Mover, node: NodeId, choice: u8) {
 }
 
 /// Stops one thing that a node was told to stop.
-fn stop_one(world: &mut World, node: NodeId, forced: bool) -> bool {
+pub(super) fn stop_one(world: &mut World, node: NodeId, forced: bool) -> bool {
     let host = world.host(node);
     let Some((shard, epoch, _)) = host.stops.pop() else {
         return false;
@@ -363,7 +363,7 @@ fn calm(world: &mut World, mover: &mut Mover) {
 }
 
 /// Numbers of each origin and shard that were handled or reported, each once.
-fn accounted(world: &World) -> BTreeMap<(NodeId, u32), BTreeSet<u32>> {
+pub(super) fn accounted(world: &World) -> BTreeMap<(NodeId, u32), BTreeSet<u32>> {
     let mut seen = BTreeMap::<_, BTreeSet<u32>>::new();
     let handled = world.handled.iter().map(|(_, shard, note)| (shard, note));
     let rejected = world.hosts.values().flat_map(|host| &host.rejected);

@@ -85,6 +85,8 @@ pub(super) struct Host {
     pub(super) stops: Vec<(ShardId, Epoch, Instant)>,
     pub(super) mailbox: BTreeMap<u32, VecDeque<(Origin, Note)>>,
     pub(super) said: Vec<Said>,
+    /// The same, encoded.
+    pub(super) frames: Vec<Vec<u8>>,
     pub(super) rejected: Vec<(ShardId, Origin, RejectReason, Note)>,
     pub(super) opened: Vec<(ShardId, Epoch)>,
     pub(super) homes: Vec<(ShardId, Option<Home>)>,
@@ -130,6 +132,15 @@ pub(super) fn removed(node: NodeId) -> MemberChange {
     }
 }
 
+/// A control frame; the term of its header does not matter here.
+pub(super) fn encode(control: &Control<'_>) -> Vec<u8> {
+    let mut bytes = [0; 4096];
+    let len = control
+        .encode(crate::EntityTypeId(1), Term(1), 1, &mut bytes)
+        .unwrap();
+    bytes[..len].to_vec()
+}
+
 impl Host {
     fn new(node: NodeId, config: RegionConfig, queue: u32, now: Instant) -> Self {
         let storage = HeapStorage::new(config.shard_count(), 8, queue);
@@ -145,6 +156,7 @@ impl Host {
             stops: Vec::new(),
             mailbox: BTreeMap::new(),
             said: Vec::new(),
+            frames: Vec::new(),
             rejected: Vec::new(),
             opened: Vec::new(),
             homes: Vec::new(),
@@ -397,6 +409,7 @@ impl World {
                 assert_eq!(to, LEADER);
                 let said = Said::new(&control);
                 host.said.push(said);
+                host.frames.push(encode(&control));
             }
             Command::Forward {
                 to,
