@@ -277,6 +277,8 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
     /// lease, only once it has the same sum registered.
     pub fn handle_types(&mut self, now: Instant, types: u32) {
         self.advance(now);
+        // Said at once: a type that was just started waits for its registration to count.
+        self.node_beat_due |= self.types != types && self.following.is_some();
         self.types = types;
         self.settle(false);
     }
