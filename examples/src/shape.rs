@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use shard_tokio::{Node, NodeBuilder, Preset};
+use shard_tokio::{Node, NodeBuilder, Ownership, Preset};
 
 /// What all nodes of a cluster agree on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,7 +39,7 @@ impl Shape {
     /// Sets up a node on this machine. One without seeds is the first one.
     #[must_use]
     pub fn node(&self, name: &str, seeds: Vec<String>) -> NodeBuilder {
-        Node::builder(name)
+        let node = Node::builder(name)
             .listen("127.0.0.1:0")
             .bootstrap(seeds.is_empty())
             .seeds(seeds)
@@ -47,7 +47,12 @@ impl Shape {
                 Preset::Lan
             } else {
                 Preset::Default
-            })
+            });
+        if self.voters.is_empty() {
+            node.ownership(Ownership::Trust)
+        } else {
+            node.voters(&self.voters)
+        }
     }
 
     /// How long a node may serve without hearing from its leader.

@@ -32,7 +32,27 @@ impl Clock {
     pub(crate) fn now(&self) -> Instant {
         Instant::ZERO.after(self.start.elapsed())
     }
+
+    /// Another one after 10 ms at the latest, also for a process that was stopped meanwhile. `None`: the system has
+    /// none.
+    #[cfg(target_os = "linux")]
+    #[inline]
+    #[expect(clippy::unused_self, reason = "other systems need an origin")]
+    pub(crate) fn tick(&self) -> Option<Tick> {
+        let tick = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
+        Some(Tick(tick.tv_sec, tick.tv_nsec))
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    #[expect(clippy::unused_self, reason = "as on other systems")]
+    pub(crate) fn tick(&self) -> Option<Tick> {
+        None
+    }
 }
+
+/// The kernel's tick, much cheaper to read than the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tick(i64, i64);
 
 fn wall_micros() -> u64 {
     SystemTime::now()

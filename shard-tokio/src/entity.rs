@@ -10,6 +10,7 @@ use shard_proto::{Epoch, ShardId};
 use crate::body::Encoded;
 use crate::entity_ref::EntityRef;
 use crate::error::AskError;
+use crate::lease::Look;
 use crate::message::Message;
 use crate::shared::{Caller, Input, NodeShared, Seat};
 
@@ -74,6 +75,9 @@ pub trait Entity: Sized + Send + 'static {
 
     /// Runs before the entity goes because its shard moves or its node stops: save the state. It has until 80 % of the
     /// drain time; then it is aborted.
+    ///
+    /// It also runs when the node has lost its lease, and then the entity may run on another node already:
+    /// [`Context::holds_lease`] says so. What is written in any case, must be fenced by [`Context::epoch`].
     fn stopped(&mut self, cx: &mut Context<'_, Self>) -> impl Future<Output = ()> + Send {
         let _ = cx;
         async {}
@@ -119,17 +123,44 @@ impl<'a, E: Entity> Context<'a, E> {
         self.seat.shard
     }
 
-    /// The fencing token: the shard's allocation. A store that refuses a lower one than it has seen cannot be written
-    /// to by a former home.
+    /// The fencing token: the number of the shard's allocation to this node. It is higher with every allocation, also
+    /// over failovers and over restarts of the whole cluster (as long as the wall clock does not go back by as much).
+    ///
+    /// A lease cannot stop what is on its way already: an entity that was paused between a look at the clock and a
+    /// write to a store writes when it wakes. So give the token to the store with each write
+    /// ([`Epoch::to_bits`]), which keeps the highest it has seen of the entity, or of the shard, and refuses a
+    /// write with a lower one, in the same transaction. In SQL:
+    ///
+    /// ```sql
+    /// UPDATE cart SET items = $1, epoch = $2 WHERE id = $3 AND epoch <= $2
+    /// ```
+    ///
+    /// No row changed: another home took over. When an entity loads its state in [`Entity::started`], it should
+    /// write its token, too: from then on no former home changes what it has loaded.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         self.seat.epoch
+    }
+
+    /// Whether this node may serve the shard at this moment. Before each message that is looked at anyway; ask in the
+    /// middle of a long one, before what others see. Only the [token](Context::epoch) makes sure. Takes some 25 ns.
+    #[must_use]
+    pub fn holds_lease(&self) -> bool {
+        self.seat.holds_lease(&mut Look::default()) && !self.seat.mailbox.queue.is_closed()
     }
 
     /// Another entity of the same type.
     #[must_use]
     pub fn entity(&self, id: &str) -> EntityRef<E> {
         EntityRef::new(Arc::clone(&self.seat.shared), id)
+    }
+
+    /// An entity of another type. `None`: the type is not started on this node; to send to it, it must be, as a
+    /// [proxy](crate::EntityTypeBuilder::proxy) at least. Looks the type up: keep the reference if it is used often.
+    #[must_use]
+    pub fn entity_of<O: Entity>(&self, id: &str) -> Option<EntityRef<O>> {
+        let shared = self.seat.shared.node.type_of::<O>()?;
+        Some(EntityRef::new(shared, id))
     }
 
     /// Whether somebody waits for an answer to the message being handled.

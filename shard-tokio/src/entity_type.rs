@@ -299,6 +299,7 @@ impl<E: Entity> EntityTypeBuilder<E> {
                 status: Arc::new(Status::new(E::TYPE, shards)),
                 node,
             });
+            shared.node.add_type(&shared);
             let _ = sender.send(Ok(Arc::clone(&shared)));
             let host: Box<dyn Host> = Box::new(TypeHost::new(shared));
             Some(host)

@@ -4,7 +4,8 @@ use core::fmt;
 use std::io;
 
 use shard_proto::hash::ShardHash;
-use shard_proto::node::{AddTypeError, ConfigError};
+use shard_proto::leadership::{Ownership, VotersError};
+use shard_proto::node::{self as proto, AddTypeError, ConfigError};
 use shard_proto::region::RejectReason;
 use shard_proto::wire::control::RegisterRefusal;
 
@@ -26,6 +27,12 @@ pub enum StartError {
         /// Why.
         error: io::Error,
     },
+    /// [`Ownership::Lease`], which is the default, needs [`NodeBuilder::voters`](crate::NodeBuilder::voters).
+    NoVoters,
+    /// The setting `voters` cannot work.
+    Voters(VotersError),
+    /// There are voters, but with this ownership nobody votes.
+    VotersUnused(Ownership),
     /// A setting cannot work.
     Config(ConfigError),
 }
@@ -38,6 +45,18 @@ impl fmt::Display for StartError {
                 "address {address} is in use: another process listens there"
             ),
             Self::Listen { address, error } => write!(f, "cannot listen on {address}: {error}"),
+            Self::NoVoters => f.write_str(
+                "the setting `voters` is missing: name 1, 3 or 5 nodes, the same on every node, as in \
+                 `.voters([\"a\", \"b\", \"c\"])`; nodes serve while a majority of them agrees on a leader. Without \
+                 voters there is `.ownership(Ownership::Trust)`, which lets an entity run twice while membership is \
+                 wrong about a node, and `Node::standalone()` for a single node",
+            ),
+            Self::Voters(error) => write!(f, "the setting `voters` cannot work: {error}"),
+            Self::VotersUnused(ownership) => write!(
+                f,
+                "the setting `voters` is for `Ownership::Lease`; with `Ownership::{ownership:?}` nobody votes: leave \
+                 one of the two out"
+            ),
             Self::Config(error) => write!(f, "setting {error}"),
         }
     }
@@ -48,7 +67,8 @@ impl core::error::Error for StartError {
         match self {
             Self::Listen { error, .. } => Some(error),
             Self::Config(error) => Some(error),
-            Self::AddressInUse { .. } => None,
+            Self::Voters(error) => Some(error),
+            Self::AddressInUse { .. } | Self::NoVoters | Self::VotersUnused(_) => None,
         }
     }
 }
@@ -328,18 +348,46 @@ impl<M> From<TellError<M>> for AskError {
     }
 }
 
-/// Why a node did not leave in order. It is stopped all the same.
+/// Why a node did not leave in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LeaveError {
-    /// The node was stopped before, or the others had removed it.
+    /// The node was stopped before, or the others had removed it. It is stopped.
     Stopped,
+    /// The node is a voter, and with those that would remain there is no majority: nobody could lead, and every entity
+    /// of the cluster would stop until another voter starts. The node goes on as if nothing had been said.
+    EndsQuorum {
+        /// Voters that would remain: up, and not leaving.
+        voters_up: usize,
+        /// How many are needed.
+        quorum: usize,
+    },
 }
 
 impl fmt::Display for LeaveError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the node was stopped before it could leave")
+        match self {
+            Self::Stopped => f.write_str("the node was stopped before it could leave"),
+            Self::EndsQuorum { voters_up, quorum } => write!(
+                f,
+                "{voters_up} of the nodes in the setting `voters` would remain, and {quorum} are needed: no entity \
+                 would run anywhere until another voter starts. Start one first, or stop this one all the same with \
+                 `leave_forced()`"
+            ),
+        }
     }
 }
 
 impl core::error::Error for LeaveError {}
+
+impl From<proto::LeaveError> for LeaveError {
+    fn from(error: proto::LeaveError) -> Self {
+        match error {
+            proto::LeaveError::EndsQuorum { voters_up, quorum } => {
+                Self::EndsQuorum { voters_up, quorum }
+            }
+            // A reason that this crate does not know yet: as if it had not left.
+            _ => Self::Stopped,
+        }
+    }
+}

@@ -53,7 +53,8 @@
 //!
 //! # A cluster
 //!
-//! Nodes find each other through *seeds*: addresses to start at. The node that is its own first seed founds the cluster.
+//! Nodes find each other through *seeds*: addresses to start at. The [*voters*](NodeBuilder::voters) are one, three or
+//! five nodes, named the same on every node, of which a majority carries whoever leads.
 //! A node that starts a type as a [proxy](EntityTypeBuilder::proxy) only sends to it.
 //!
 //! ```
@@ -68,9 +69,10 @@
 //! # }
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let a = Node::builder("node-a").listen("127.0.0.1:0").preset(Preset::Lan).start().await?;
-//! let seeds = [a.address()];
-//! let b = Node::builder("node-b").listen("127.0.0.1:0").seeds(seeds).preset(Preset::Lan).start().await?;
+//! // One voter keeps this short, and everything depends on it: have three.
+//! let cluster = |name| Node::builder(name).listen("127.0.0.1:0").voters(["node-a"]).preset(Preset::Lan);
+//! let a = cluster("node-a").start().await?;
+//! let b = cluster("node-b").seeds([a.address()]).start().await?;
 //!
 //! let on_a = a.entity_type::<Cart>().shards(64).proxy().start().await?;
 //! let on_b = b.entity_type::<Cart>().shards(64).start().await?;
@@ -90,7 +92,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | One home | At any time a shard is served by at most one node; [`Context::epoch`] is a fencing token for stores. Homes are trusted to membership for now: a node that is wrongly declared down may run entities a little longer. |
+//! | One home | At any moment at most one node serves a shard, whatever the network, clocks and processes do ([leases](#leases)). What an entity had begun before its node's lease was over, [`Context::epoch`] fences in stores. |
 //! | Order | What one caller sends to one entity is handled in that order, through any number of moves and lost connections. |
 //! | Exactly once, while both nodes live | A broken connection loses and doubles nothing. |
 //! | No silent loss | What is not delivered is handed back, or reported by [`Node::undelivered`] with its reason, and counted. |
@@ -98,6 +100,20 @@
 //!
 //! And what you cannot: messages that a node had accepted die with it; an ask that times out may have been handled;
 //! nothing is stored.
+//!
+//! # Leases
+//!
+//! A node serves its shards by a *lease*, which it renews with every beat of the leading node (five a second), and which
+//! is over [2 s](Preset) after the last beat that counted. Every entity looks at the clock before each message (3 ns),
+//! so a node whose driver is stuck, or a process that was stopped for longer, handles nothing of what may run elsewhere
+//! by now: its entities stop, what waited for them goes on to the new homes, and the node gets shards again when it has
+//! registered anew. So has the leading node: it acts only while a majority of the voters has answered its beats.
+//!
+//! What that costs: a pause longer than the lease costs a node its shards, be it of the process, of the machine or of the
+//! network, or an entity that blocks the thread of a single-threaded runtime; and without a majority of the voters every
+//! entity stops. Where running twice for a while is better than not running, there is
+//! [`Ownership::Trust`]: a node that is believed to be down loses its shards at once, and may run them until it learns
+//! of that. If a lease in etcd, Kubernetes or a database shall decide who leads, there is [`Ownership::External`].
 //!
 //! # Where things run
 //!
@@ -131,6 +147,7 @@ mod entity_type;
 mod error;
 mod gate;
 mod host;
+mod lease;
 mod message;
 mod node;
 mod queue;
@@ -154,6 +171,7 @@ pub use transport::{MemoryTransport, TcpTransport, Transport};
 
 pub use shard_proto as proto;
 pub use shard_proto::hash::ShardHash;
+pub use shard_proto::leadership::{Ownership, VotersError};
 pub use shard_proto::membership::{MemberChange, MemberState};
 pub use shard_proto::node::{EntityKey, NodeStats};
 pub use shard_proto::region::RejectReason;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use shard_proto::membership::MemberChange;
 use shard_proto::membership::MemberState;
 use shard_proto::node::NodeStats;
-use shard_proto::{Incarnation, Leader, NodeId};
+use shard_proto::{Incarnation, Leader, NodeId, Term};
 use tokio::sync::oneshot;
 
 use crate::builder::{NodeBuilder, Preset};
@@ -151,11 +151,36 @@ impl Node {
     /// was sent has arrived, or when the deadline of leaving (20 s) has passed. The node has stopped then.
     ///
     /// # Errors
+    /// [`LeaveError::EndsQuorum`]: it is a voter that the others cannot do without; it goes on, and nothing has changed.
     /// [`LeaveError::Stopped`]: it had stopped before.
     pub async fn leave(&self) -> Result<(), LeaveError> {
+        self.leaves(false).await
+    }
+
+    /// As [`Node::leave`], also if it ends the quorum: then nobody leads any more, and every entity of the cluster stops
+    /// until another voter starts. To stop a whole cluster in order, let its last nodes leave by this.
+    ///
+    /// # Errors
+    /// [`LeaveError::Stopped`]: it had stopped before.
+    pub async fn leave_forced(&self) -> Result<(), LeaveError> {
+        self.leaves(true).await
+    }
+
+    async fn leaves(&self, force: bool) -> Result<(), LeaveError> {
         let (sender, left) = oneshot::channel();
-        self.running.shared.command(Command::Leave(sender));
+        let command = Command::Leave(sender, force);
+        self.running.shared.command(command);
         left.await.unwrap_or(Err(LeaveError::Stopped))
+    }
+
+    /// Tells a node with [`Ownership::External`](crate::Ownership::External) that it leads, or no longer does, by a
+    /// lease that is held elsewhere: in etcd, Kubernetes, PostgreSQL.
+    ///
+    /// `Some` with the lease's fencing token as soon as this node has acquired it: a number that grows with every
+    /// acquisition by any node (a revision, a transaction's number). `None` before the lease is over, with the time
+    /// by which clocks may differ to spare. While nobody leads, nodes serve for one more lease of their own at most.
+    pub fn lead_externally(&self, term: Option<Term>) {
+        self.running.shared.command(Command::Lead(term));
     }
 
     /// Returns when the node has stopped, for whatever reason: it was told to, its runtime went down, or the others

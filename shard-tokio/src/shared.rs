@@ -1,10 +1,11 @@
 //! What handles, entities and the driver share: of a node, and of an entity type.
 
-use core::any::Any;
+use core::any::{Any, TypeId};
 use core::mem;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use shard_proto::hash::ShardHash;
@@ -19,6 +20,7 @@ use crate::clock::Clock;
 use crate::driver::{Command, NetEvent};
 use crate::entity::Entity;
 use crate::gate::{Gate, Opening, Way};
+use crate::lease::Lease;
 use crate::node::Member;
 use crate::queue::Queue;
 use crate::report::{Reason, Reports, Undelivered};
@@ -65,6 +67,7 @@ pub(crate) struct NodeShared {
     pub(crate) address: String,
     pub(crate) inbox: Queue<Input>,
     pub(crate) clock: Clock,
+    pub(crate) lease: Lease,
     /// The clock as of the last tick, in microseconds: askers need no finer one.
     coarse: AtomicU64,
     pub(crate) reports: Reports,
@@ -73,12 +76,20 @@ pub(crate) struct NodeShared {
     pub(crate) members: Mutex<Vec<Member>>,
     pub(crate) leader: Mutex<Option<Leader>>,
     sweeps: Mutex<Vec<Weak<dyn Sweep>>>,
+    /// A `Weak<TypeShared>` of each type that was started.
+    types: Mutex<HashMap<TypeId, Box<dyn Any + Send>>>,
     /// Never has a permit; closed at the end.
     running: Semaphore,
 }
 
 impl NodeShared {
-    pub(crate) fn new(me: NodeId, name: String, address: String, max_message: usize) -> Self {
+    pub(crate) fn new(
+        me: NodeId,
+        name: String,
+        address: String,
+        max_message: usize,
+        lease: Lease,
+    ) -> Self {
         let clock = Clock::new();
         Self {
             me,
@@ -86,6 +97,7 @@ impl NodeShared {
             address,
             inbox: Queue::new(),
             clock,
+            lease,
             coarse: AtomicU64::new(clock.now().as_micros()),
             reports: Reports::default(),
             max_message,
@@ -93,6 +105,7 @@ impl NodeShared {
             members: Mutex::default(),
             leader: Mutex::default(),
             sweeps: Mutex::default(),
+            types: Mutex::default(),
             running: Semaphore::new(0),
         }
     }
@@ -117,6 +130,17 @@ impl NodeShared {
 
     pub(crate) fn sweep_too(&self, sweep: Weak<dyn Sweep>) {
         lock(&self.sweeps).push(sweep);
+    }
+
+    pub(crate) fn add_type<E: Entity>(&self, shared: &Arc<TypeShared<E>>) {
+        let shared = Arc::downgrade(shared);
+        lock(&self.types).insert(TypeId::of::<E>(), Box::new(shared));
+    }
+
+    pub(crate) fn type_of<E: Entity>(&self) -> Option<Arc<TypeShared<E>>> {
+        let types = lock(&self.types);
+        let shared = types.get(&TypeId::of::<E>())?;
+        shared.downcast_ref::<Weak<TypeShared<E>>>()?.upgrade()
     }
 
     /// Keeps the coarse clock and ends the asks whose time is over, until the node has ended.

@@ -15,6 +15,7 @@ use shard_proto::hash::mix;
 use crate::driver::yield_once;
 use crate::entity::{BoxError, Context, Entity};
 use crate::error::AskError;
+use crate::lease::Look;
 use crate::queue::PushError;
 use crate::report::Reason;
 use crate::shared::{Caller, EntityStopped, Inbound, Input, Item, Seat};
@@ -47,6 +48,9 @@ pub(crate) async fn run<E: Entity>(seat: Seat<E>) {
     };
     let mut failures = 0;
     loop {
+        if !work.seat.lease(&mut Look::default()).await {
+            return;
+        }
         let (entity, end) = match work.seat.start().await {
             Ok(mut entity) => {
                 let end = work.serve(&mut entity, &mut failures).await;
@@ -94,6 +98,7 @@ async fn caught<F: Future>(future: F) -> Option<F::Output> {
 impl<E: Entity> Work<E> {
     async fn serve(&mut self, entity: &mut E, failures: &mut u32) -> End {
         let mut slice = Slice::default();
+        let mut look = Look::default();
         loop {
             if self.batch.is_empty() {
                 let queue = &self.seat.mailbox.queue;
@@ -103,7 +108,13 @@ impl<E: Entity> Work<E> {
                     return End::Closed;
                 }
             }
-            while !self.seat.mailbox.queue.is_closed() {
+            loop {
+                if !self.seat.holds_lease(&mut look) && !self.seat.lease(&mut look).await {
+                    return End::Closed;
+                }
+                if self.seat.mailbox.queue.is_closed() {
+                    return End::Closed;
+                }
                 let Some(item) = self.batch.pop_front() else {
                     break;
                 };
@@ -116,14 +127,32 @@ impl<E: Entity> Work<E> {
                 *failures = 0;
                 slice.step().await;
             }
-            if self.seat.mailbox.queue.is_closed() {
-                return End::Closed;
-            }
         }
     }
 }
 
 impl<E: Entity> Seat<E> {
+    /// Whether the node may serve its shards now.
+    #[inline]
+    pub(crate) fn holds_lease(&self, look: &mut Look) -> bool {
+        let node = &self.shared.node;
+        node.lease.is_held(&node.clock, look)
+    }
+
+    /// Waits until it may. `false`: not for this entity any more.
+    #[cold]
+    async fn lease(&self, look: &mut Look) -> bool {
+        let node = &self.shared.node;
+        poll_fn(|cx| {
+            let held = node.lease.poll_held(cx, &node.clock, look);
+            if self.mailbox.queue.poll_closed(cx).is_ready() {
+                return Poll::Ready(false);
+            }
+            held.map(|()| true)
+        })
+        .await
+    }
+
     async fn start(&self) -> Result<E, End> {
         let make = || (self.shared.factory)(&self.id);
         let Ok(mut entity) = catch_unwind(AssertUnwindSafe(make)) else {

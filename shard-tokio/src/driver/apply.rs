@@ -408,14 +408,19 @@ impl Driver {
                 self.stopped_types.extend(name);
                 self.stopping_types.push((ty, stopper));
             }
-            Command::Leave(leaver) => {
-                self.leavers.push(leaver);
+            Command::Leave(leaver, force) => {
                 if self.phase == Phase::Running {
+                    if let Err(error) = self.core.leave(self.now, force) {
+                        tracing::warn!(node = self.shared.name, "does not leave: {error}");
+                        let _ = leaver.send(Err(error.into()));
+                        return;
+                    }
                     tracing::info!(node = self.shared.name, "leaving");
                     self.phase = Phase::Leaving;
-                    let _ = self.core.leave(self.now, true);
                 }
+                self.leavers.push(leaver);
             }
+            Command::Lead(term) => self.core.handle_external(self.now, term),
             Command::Shutdown(stopper) => {
                 self.stoppers.extend(stopper);
                 if matches!(self.phase, Phase::Running | Phase::Leaving) {
@@ -448,10 +453,10 @@ impl Driver {
                 Command::AddType { make, .. } => {
                     make(Err(TypeError::Stopped));
                 }
-                Command::Leave(leaver) => self.leavers.push(leaver),
+                Command::Leave(leaver, _) => self.leavers.push(leaver),
                 Command::Shutdown(stopper) => self.stoppers.extend(stopper),
                 // Whoever waits for the type learns by the sender's drop that it has stopped.
-                Command::Member(..) | Command::StopType(..) => {}
+                Command::Member(..) | Command::StopType(..) | Command::Lead(_) => {}
             },
             Input::Reply { .. } | Input::Net(_) => {}
         }

@@ -136,7 +136,7 @@ impl Driver {
                 tracing::debug!(?leader, "following a leader");
                 *lock(&self.shared.leader) = leader;
             }
-            NodeCommand::Lease(_) => {}
+            NodeCommand::Lease(until) => self.lease(until),
             NodeCommand::Left => {
                 self.left = true;
                 self.phase = Phase::Ended;
@@ -158,6 +158,17 @@ impl Driver {
             }
             NodeCommand::Warn(warning) => self.warn(&warning),
         }
+    }
+
+    fn lease(&mut self, until: Option<Instant>) {
+        if until.is_none() && self.hosted > 0 {
+            tracing::warn!(
+                node = self.shared.name,
+                shards = self.hosted,
+                "the lease is over, because no leading node was heard or this process was paused: shards stop here"
+            );
+        }
+        self.shared.lease.set(until);
     }
 
     fn stop_shard(&mut self, ty: TypeIndex, shard: ShardId, epoch: Epoch, abort_at: Instant) {

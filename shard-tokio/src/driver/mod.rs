@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use shard_proto::membership::MemberChange;
 use shard_proto::node::{DialId, Node as Core, Strategy, TypeConfig, TypeIndex};
-use shard_proto::{Epoch, Instant, ShardId, earliest};
+use shard_proto::{Epoch, Instant, ShardId, Term, earliest};
 use tokio::sync::oneshot;
 
 use crate::ask::Asks;
@@ -38,7 +38,10 @@ pub(crate) enum Command {
     },
     Member(MemberChange, Option<String>),
     StopType(TypeIndex, oneshot::Sender<()>),
-    Leave(oneshot::Sender<Result<(), LeaveError>>),
+    /// `true`: also if it ends the quorum.
+    Leave(oneshot::Sender<Result<(), LeaveError>>, bool),
+    /// Who leads is decided elsewhere.
+    Lead(Option<Term>),
     /// `None`: the last handle is gone.
     Shutdown(Option<oneshot::Sender<()>>),
 }

@@ -8,6 +8,7 @@
 )]
 
 pub mod log;
+pub mod net;
 pub mod wire;
 
 use std::collections::HashMap;
@@ -202,6 +203,7 @@ pub fn builder(name: &str, address: &str, seeds: &[String]) -> NodeBuilder {
     builder_on(name, address, seeds, TcpTransport::new())
 }
 
+/// Node `a` is the only voter.
 pub fn builder_on(
     name: &str,
     address: &str,
@@ -211,6 +213,7 @@ pub fn builder_on(
     Node::builder(name)
         .listen(address)
         .seeds(seeds)
+        .voters(["a"])
         .preset(Preset::Lan)
         .transport(transport)
 }

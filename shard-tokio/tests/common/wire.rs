@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use shard_tokio::proto::hash::{cluster_id, entity_type_id, node_id};
+use shard_tokio::proto::leadership::Voters;
 use shard_tokio::proto::membership::Roles;
 use shard_tokio::proto::wire::control::{Hello, Refusal, Welcome};
 use shard_tokio::proto::wire::{Control, Data, DataHead, Decoded, Frame};
@@ -38,7 +39,7 @@ impl Wire {
                 min_version: 1,
                 max_version: 1,
                 cluster: cluster_id(""),
-                voters: 0,
+                voters: Voters::new(&[node_id("a")]).unwrap().digest(),
                 node: node_id(name),
                 incarnation: Incarnation(incarnation),
                 name,
