@@ -5,8 +5,10 @@
 //! - `node` and `send`: the same node as a program of its own, and a client that talks to it.
 //! - `in_memory`: two regions and a coordinator without any I/O, printed step by step.
 //! - `bench`: what this machine can do, and what the sharded entities make of it.
+//! - `chaos`: simulated clusters in which everything goes wrong, and what the protocol promises is checked.
 
 pub mod bench;
+pub mod chaos;
 pub mod cli;
 pub mod clock;
 pub mod cluster;

@@ -77,7 +77,7 @@ impl WorldConfig {
             moves: Duration::from_secs(2),
             detection: (Duration::from_millis(500), Duration::from_secs(3)),
             clock_rate: 15_000,
-            wall_skew: Duration::from_millis(500),
+            wall_skew: Duration::from_millis(300),
             faults: FaultProfile::default(),
             persisted_terms: false,
             faulty_for: Duration::from_secs(90),
@@ -111,16 +111,28 @@ impl WorldConfig {
             Self::new()
         };
         config.nodes = 3 + rng.below(5) as u8;
-        config.voters = if config.nodes >= 5 && rng.below(2) == 0 {
-            5
-        } else {
-            3
+        config.voters = match rng.below(10) {
+            0 => 1,
+            1..=5 if config.nodes >= 5 => 5,
+            _ => 3,
         };
-        config.shards = 16 << rng.below(3);
+        config.shards = 16 + rng.below(49) as u32;
         config.types = 1 + u8::from(rng.below(4) == 0);
         config.entities = 1 + rng.below(3) as u32;
-        config.buffer = [32, 128, 512][rng.below(3) as usize];
-        config.window = [64, 256][rng.below(2) as usize];
+        config.buffer = [8, 32, 128, 512][rng.below(4) as usize];
+        config.window = [16, 64, 256][rng.below(3) as usize];
+        let least = Duration::from_millis(200 + rng.below(1_800));
+        let most = least * (1 + rng.below(4) as u32);
+        config.detection = (least, most);
+        config.persisted_terms = rng.below(2) == 0;
+        config.wall_skew = if config.persisted_terms {
+            Duration::from_secs(1)
+        } else {
+            // Terms taken after a restart of all are above the old ones only if clocks differ by less than it takes.
+            config.leadership.support_lease() * 2 / 5
+        };
+        config.faulty_for = Duration::from_secs(60 + rng.below(61));
+        config.calm_for = config.bound() + Duration::from_secs(1);
         config.moves = Duration::from_millis([500, 2_000, 10_000][rng.below(3) as usize]);
         config
     }
@@ -264,7 +276,7 @@ impl WorldConfig {
         self
     }
 
-    /// By how much wall clocks are off at most. Default 500 ms.
+    /// By how much wall clocks are off at most. Default 300 ms.
     #[must_use]
     pub fn with_wall_skew(mut self, skew: Duration) -> Self {
         self.wall_skew = skew;

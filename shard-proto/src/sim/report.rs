@@ -114,6 +114,19 @@ pub struct Failure {
     pub schedule: Schedule,
 }
 
+impl Failure {
+    /// What a run of a seed with these faults came to.
+    #[must_use]
+    pub const fn new(seed: u64, violation: Violation, at: u64, schedule: Schedule) -> Self {
+        Self {
+            seed,
+            violation,
+            at,
+            schedule,
+        }
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let at = Duration::from_micros(self.at);
