@@ -207,6 +207,12 @@ impl LeadershipConfig {
         if self.support_lease.is_zero() || micros(self.support_lease) >= micros(self.lease) {
             return Err(ConfigError::SupportLease);
         }
+        // Else a leader could lose its support between two beats.
+        let least = self.drift.saturating_add(self.beat);
+        if matches!(self.ownership, Ownership::Lease) && micros(self.support_lease) <= micros(least)
+        {
+            return Err(ConfigError::SupportLease);
+        }
         // L >= 1.02 (S / 0.98 + 3 beat + 3 round_trip), in hundredths of hundredths.
         let waits = self
             .beat
@@ -246,7 +252,7 @@ pub enum ConfigError {
     Voters,
     /// `beat` is zero.
     Beat,
-    /// `support_lease` is zero, or not shorter than `lease`.
+    /// `support_lease` is not longer than `drift` and `beat` together, or not shorter than `lease`.
     SupportLease,
     /// `lease` is too short for nodes to follow a new leader in time.
     Lease {
@@ -284,9 +290,9 @@ impl fmt::Display for ConfigError {
                 "voters must be set (1, 3 or 5 node names) unless ownership is Trust or External",
             ),
             Self::Beat => f.write_str("beat must not be zero"),
-            Self::SupportLease => {
-                f.write_str("support_lease must not be zero and must be shorter than lease")
-            }
+            Self::SupportLease => f.write_str(
+                "support_lease must be longer than drift and beat together, and shorter than lease",
+            ),
             Self::Lease { at_least } => write!(
                 f,
                 "lease must be at least {at_least:?} with these settings of support_lease, beat and round_trip"

@@ -1,6 +1,6 @@
 //! The node's side: whose beats it follows.
 
-use super::{ControlError, Leadership, PeerSlot, peer::Led};
+use super::{ControlError, Leadership, Ownership, PeerSlot, peer::Led};
 use crate::wire::control::LeaderBeat;
 use crate::{Instant, Leader, NodeId, Term};
 
@@ -16,6 +16,8 @@ pub(super) struct Following {
     /// Of the newest beat.
     pub(super) seq: u64,
     pub(super) heard: Instant,
+    /// When a beat of the leader last said that it acts; when it was first followed, before that.
+    pub(super) acted: Instant,
 }
 
 impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
@@ -48,12 +50,17 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
     ) -> Result<(), ControlError> {
         if let Err(error) = self.check_term(term) {
             // A node that never followed anybody, and whose clock is behind, must not take over what it cannot follow.
-            if self.highest == Term::NONE {
+            if !self.is_leased() && self.highest == Term::NONE {
                 self.hear_foreign();
             }
             return Err(error);
         }
         let now = self.now;
+        let strange = self.is_voting() && !self.config.voters().contains(from);
+        if strange || self.is_quiet_start() {
+            self.stats.ignored = self.stats.ignored.saturating_add(1);
+            return Ok(());
+        }
         let Some(peer) = self.peers.member_mut(from) else {
             return Err(ControlError::UnknownPeer);
         };
@@ -69,41 +76,94 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
             seq: beat.seq,
             at: now,
         });
-        peer.quiet = false;
         self.known = self.known.max(term);
-        if term < self.highest {
-            self.lower_beat = now;
+        if self.is_voting() && self.is_deaf(from, beat.valid > 0) {
+            self.stats.ignored = self.stats.ignored.saturating_add(1);
+            return Ok(());
         }
-        if from != self.me {
-            self.duel(from, before);
+        if let Some(peer) = self.peers.member_mut(from) {
+            peer.quiet = false;
         }
-        self.follow(Leader { node: from, term }, beat.seq);
+        if !self.is_leased() {
+            if term < self.highest {
+                self.lower_beat = now;
+            }
+            if from != self.me {
+                self.duel(from, before);
+            }
+        }
+        self.follow(Leader { node: from, term }, beat);
         Ok(())
     }
 
+    /// Whether a leader has been heard for long that hears nobody itself: its beats would keep its followers from
+    /// finding another for ever (protocol 2.2).
+    fn is_deaf(&mut self, from: NodeId, acts: bool) -> bool {
+        let (now, patience) = (self.now, self.config.patience());
+        let pause = self.config.support_lease().saturating_mul(4);
+        let follows = self.following.filter(|f| f.leader.node == from);
+        let waits = follows.is_some_and(|f| now.since(f.acted) >= patience);
+        let me = self.me;
+        let Some(peer) = self.peers.member_mut(from) else {
+            return false;
+        };
+        if acts || from == me {
+            peer.ignored_until = Instant::ZERO;
+            return false;
+        }
+        if now >= peer.ignored_until && waits {
+            peer.ignored_until = now.after(pause);
+            self.stats.deaf = self.stats.deaf.saturating_add(1);
+        }
+        now < peer.ignored_until
+    }
+
     /// Adopts a reign, hears it, ignores it, or refuses it.
-    fn follow(&mut self, leader: Leader, seq: u64) {
+    fn follow(&mut self, leader: Leader, beat: &LeaderBeat) {
         let higher = leader.term > self.highest;
+        // A leader's own node follows it last, when enough others do.
+        let early = self.is_voting() && leader.node == self.me && !self.is_backed(leader.term);
+        let external = self.config.ownership() == Ownership::External;
         match self.following {
-            Some(following) if following.leader == leader => {
-                self.following = Some(Following {
-                    leader,
-                    seq,
-                    heard: self.now,
-                });
-            }
-            Some(following) if following.leader.node == leader.node && higher => {
-                self.adopt(leader, seq);
+            _ if early => self.stats.ignored = self.stats.ignored.saturating_add(1),
+            Some(following) if following.leader == leader => self.hear(beat),
+            Some(following) if higher && (following.leader.node == leader.node || external) => {
+                self.adopt(leader, beat);
             }
             // A node follows nobody else as long as it hears its leader.
             Some(_) => self.stats.ignored = self.stats.ignored.saturating_add(1),
+            None if self.is_voting() && self.now < self.promised_until => {
+                self.stats.ignored = self.stats.ignored.saturating_add(1);
+            }
             // A leader's own node follows it; `duel` decides between reigns.
-            None if self.reign.is_some() && leader.node != self.me => {}
-            None if higher || self.renews(leader) => self.adopt(leader, seq),
+            None if !self.is_leased() && self.reign.is_some() && leader.node != self.me => {}
+            None if higher || self.renews(leader) => self.adopt(leader, beat),
             None => {
-                self.hear_foreign();
+                if !self.is_leased() {
+                    self.hear_foreign();
+                }
                 self.refuse(leader);
             }
+        }
+    }
+
+    /// A beat of the leader that is followed.
+    fn hear(&mut self, beat: &LeaderBeat) {
+        let (now, pause) = (self.now, self.prompt_pause());
+        if let Some(following) = &mut self.following {
+            following.seq = beat.seq;
+            following.heard = now;
+            if beat.valid > 0 {
+                following.acted = now;
+            }
+        }
+        if !self.is_leased() {
+            return;
+        }
+        self.take_grant(beat);
+        // The sooner the leader hears the answer, the longer its support lasts.
+        if now.since(self.node_beat_sent) >= pause {
+            self.node_beat_at = now;
         }
     }
 
@@ -112,30 +172,35 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
         leader.term == self.highest && self.former == Some(leader.node)
     }
 
-    fn adopt(&mut self, leader: Leader, seq: u64) {
-        if let Some(following) = self.following
+    fn adopt(&mut self, leader: Leader, beat: &LeaderBeat) {
+        let before = self.following;
+        if let Some(following) = before
             && leader.term > following.leader.term
         {
             self.lower_beat = self.lower_beat.max(following.heard);
         }
         if leader.term > self.highest {
             self.stats.terms_adopted = self.stats.terms_adopted.saturating_add(1);
+            self.term_seq = self.next_node_seq();
+        }
+        if self.is_leased() && leader.node != self.me {
+            // Its candidacy ends by that.
+            self.end_reign();
         }
         self.highest = leader.term;
         self.known = self.known.max(leader.term);
         self.former = Some(leader.node);
+        let acted = before.filter(|before| before.leader.node == leader.node);
         self.following = Some(Following {
             leader,
-            seq,
+            seq: beat.seq,
             heard: self.now,
+            acted: acted.map_or(self.now, |before| before.acted),
         });
         self.listen_until = Instant::ZERO;
         self.foreign_until = Instant::ZERO;
+        self.hear(beat);
         self.node_beat_at = self.now;
-    }
-
-    fn hear_foreign(&mut self) {
-        self.foreign_until = self.now.after(self.config.support_lease());
     }
 
     /// Answers a beat whose term is too low, at most once per beat interval and peer.
@@ -185,12 +250,14 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
         }
     }
 
-    /// When the leader counts as silent.
+    /// When the leader counts as silent. Under leases, the promise to it is over then.
     pub(super) fn silent_at(&self, following: &Following) -> Instant {
-        following
-            .heard
-            .after(self.config.support_lease())
-            .max(self.resume_until)
+        let at = following.heard.after(self.config.support_lease());
+        if self.is_leased() {
+            at
+        } else {
+            at.max(self.resume_until)
+        }
     }
 
     pub(super) fn expire_leader(&mut self) {
@@ -206,60 +273,5 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
         {
             peer.quiet = true;
         }
-    }
-
-    /// Finds out who should lead where nobody is followed, and begins to lead if that is this node.
-    pub(super) fn name(&mut self, may_begin: bool) {
-        if self.reign.is_some() || self.following.is_some() {
-            self.named = None;
-            return;
-        }
-        if let Some((node, since)) = self.named
-            && node != self.me
-            && self.now >= self.patience_at(since)
-            && let Some(peer) = self.peers.member_mut(node)
-        {
-            peer.quiet = true;
-        }
-        let named = self.oldest_eligible();
-        if self.named.map(|(node, _)| node) != named {
-            self.named = named.map(|node| (node, self.now));
-        }
-        if may_begin && named == Some(self.me) && self.now >= self.begin_at() {
-            self.begin();
-        }
-    }
-
-    fn oldest_eligible(&self) -> Option<NodeId> {
-        let me = self.may_lead();
-        self.peers
-            .members()
-            .filter(|peer| peer.is_eligible() && (me || peer.node != self.me))
-            .min_by_key(|peer| peer.age())
-            .map(|peer| peer.node)
-    }
-
-    fn may_lead(&self) -> bool {
-        self.config.may_lead()
-            && !self.leaving
-            && !self.removed
-            && (self.joined || self.config.bootstrap())
-            && self.known < Term::MAX
-    }
-
-    /// When this node may begin to lead, if it is named.
-    pub(super) fn begin_at(&self) -> Instant {
-        self.listen_until
-            .max(self.resume_until)
-            .max(self.foreign_until)
-    }
-
-    /// Until when a named node is waited for. While this node still listens, the named one may well do, too.
-    pub(super) fn patience_at(&self, since: Instant) -> Instant {
-        let listening = match self.listen_until {
-            Instant::ZERO => Instant::ZERO,
-            until => until.after(self.config.support_lease()),
-        };
-        since.after(self.config.patience()).max(listening)
     }
 }

@@ -1,7 +1,6 @@
-//! The leader's side: reigns, rivals, registrations.
+//! The leader's side: reigns begin and end, and what nodes answer to their beats.
 
-use super::{ControlError, Leadership, PeerSlot, peer::Followed, peer::Led};
-use crate::membership::MemberState;
+use super::{ControlError, Leadership, Ownership, PeerSlot, peer::Followed, sent_at};
 use crate::wire::control::NodeBeat;
 use crate::{Instant, NodeId, Term};
 
@@ -11,7 +10,15 @@ pub(super) struct Reign {
     pub(super) term: Term,
     pub(super) began: Instant,
     /// Since when this node leads without a break, under this term and those before it.
-    since: Instant,
+    pub(super) since: Instant,
+    /// Beats of this reign have this number or a higher one.
+    pub(super) first_seq: u64,
+    /// It was supported, and acts since.
+    pub(super) acts: bool,
+    /// Until when it is supported.
+    pub(super) support: Option<Instant>,
+    /// When the barrier is over.
+    pub(super) barrier: Option<Instant>,
     /// The barrier is over; it stays over.
     pub(super) open: bool,
     /// When the next beats are due.
@@ -23,25 +30,35 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
     pub(super) fn begin(&mut self) {
         let floor = self.floor.map_or(Term::NONE, |(floor, _)| floor);
         let term = self.known.next().max(floor);
-        if term <= self.known {
-            // Terms are used up: there is no reign after this one.
+        // A lease outside gives the next term; and terms can be used up.
+        if term <= self.known || self.config.ownership() == Ownership::External {
             self.end_reign();
             return;
         }
+        self.begin_under(term);
+    }
+
+    pub(super) fn begin_under(&mut self, term: Term) {
         self.known = term;
         self.stats.terms_taken = self.stats.terms_taken.saturating_add(1);
+        let acts = !self.is_voting();
+        let wait = self.config.lease().saturating_add(self.config.drift());
         self.reign = Some(Reign {
             term,
             began: self.now,
             since: self.reign.map_or(self.now, |reign| reign.since),
+            first_seq: self.next_leader_seq(),
+            acts,
+            support: acts.then_some(Instant::FAR_FUTURE),
+            barrier: acts.then_some(self.now.after(wait)),
             open: false,
             beat_at: self.now,
         });
         for peer in self.peers.all_mut() {
-            peer.rival_since = None;
+            peer.forget_reign();
             peer.resign = None;
-            peer.hears = false;
         }
+        self.lapse_scan_at = Instant::FAR_FUTURE;
         self.named = None;
     }
 
@@ -52,12 +69,13 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
         };
         let me = self.me;
         for peer in self.peers.all_mut() {
-            peer.beat_due = false;
+            peer.forget_reign();
             if peer.is_member() && peer.node != me {
                 peer.resign = Some(reign.term);
                 self.told.mail = true;
             }
         }
+        self.lapse_scan_at = Instant::FAR_FUTURE;
         // Its own node hears it at once.
         self.handle_resign(me, reign.term);
         if let Some(peer) = self.peers.member_mut(me) {
@@ -65,73 +83,46 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
         }
     }
 
-    /// Whether any other node follows this reign.
-    fn is_followed(&self, reign: &Reign) -> bool {
-        let since = self.config.support_lease();
-        self.peers.members().any(|peer| {
-            peer.node != self.me
-                && peer.followed.is_some_and(|followed| {
-                    followed.term == reign.term && self.now.since(followed.at) <= since
-                })
-        })
-    }
-
-    /// Another node leads too, or says so: which of both stays. `before` is what was heard of it before.
-    pub(super) fn duel(&mut self, from: NodeId, before: Option<Led>) {
-        let Some(reign) = self.reign else {
-            return;
-        };
-        let followed = self.is_followed(&reign);
-        let (now, patience) = (self.now, self.config.patience());
-        let mine = (self.incarnation, self.me);
-        let (hold_out, two_beats) = (self.config.support_lease(), self.two_beats());
-        let Some(rival) = self.peers.member_mut(from) else {
-            return;
-        };
-        let pause = before.map(|led| now.since(led.at));
-        if rival.rival_since.is_none() || pause.is_none_or(|pause| pause > hold_out) {
-            rival.rival_since = Some(now);
-        }
-        let lasts = now.since(rival.rival_since.unwrap_or(now));
-        let just_met = rival.up_since >= reign.since && now.since(rival.up_since) <= patience;
-        let yields = match (mine < rival.age(), followed) {
-            (true, true) => false,
-            (true, false) => !just_met && lasts >= two_beats,
-            (false, false) => true,
-            (false, true) => lasts >= hold_out,
-        };
-        if yields {
-            self.stats.yielded = self.stats.yielded.saturating_add(1);
-            self.end_reign();
-            self.listen_until = now.after(patience);
-        }
-    }
-
     pub(super) fn handle_node_beat(&mut self, from: NodeId, term: Term, beat: &NodeBeat) {
         let reign = self.reign.filter(|reign| reign.term == term);
-        let (now, interval) = (self.now, self.config.beat());
+        let (now, pause) = (self.now, self.prompt_pause());
+        let leased = self.is_leased();
         let Some(peer) = self.peers.member_mut(from) else {
             return;
         };
         let late = peer
             .followed
             .is_some_and(|followed| beat.seq <= followed.seq);
-        let Some(reign) = reign.filter(|_| !late) else {
+        let forged = leased && beat.echo > peer.sent;
+        let Some(reign) = reign.filter(|_| !late && !forged) else {
             self.stats.ignored = self.stats.ignored.saturating_add(1);
             return;
         };
+        let before = peer.followed(term).and_then(|followed| followed.echo);
+        let echo = (beat.echo >= reign.first_seq).then(|| sent_at(beat.echo));
         peer.followed = Some(Followed {
             term,
             seq: beat.seq,
             at: now,
+            echo: before.max(echo),
             types: beat.types,
         });
-        self.told.mail |= !peer.hears;
+        peer.counted |= peer.is_registered(term);
         peer.leaving |= beat.leaving;
         // While it gathers its followers, a leader answers at once, but no flood of beats with a flood of its own.
-        if !reign.open && now.since(peer.beat_at).saturating_mul(10) >= interval {
+        let gathers = if leased {
+            !reign.acts || (!peer.granted && peer.is_registered(term))
+        } else {
+            !reign.open
+        };
+        if gathers && now.since(peer.beat_at) >= pause {
             peer.beat_due = true;
-            self.told.mail = true;
+        }
+        self.told.mail |= peer.beat_due || !peer.told_hears;
+        if self.is_voting() {
+            self.count_support();
+            self.count_barrier();
+            self.court_myself(term);
         }
     }
 
@@ -147,10 +138,12 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
         }
         self.check_term(highest)?;
         let (now, pause) = (self.now, self.config.support_lease());
+        let external = self.config.ownership() == Ownership::External;
         let Some(peer) = self.peers.member_mut(from) else {
             return Err(ControlError::UnknownPeer);
         };
-        if peer.heeded_at.is_some_and(|at| now.since(at) < pause) {
+        // The lease outside has the last word.
+        if external || peer.heeded_at.is_some_and(|at| now.since(at) < pause) {
             self.stats.ignored = self.stats.ignored.saturating_add(1);
             return Ok(());
         }
@@ -160,21 +153,14 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
         Ok(())
     }
 
-    pub(super) fn barrier_at(&self, reign: &Reign) -> Instant {
-        let wait = self.config.lease().saturating_add(self.config.drift());
-        reign.began.after(wait)
-    }
-
-    /// Opens the barrier once every member that can claim shards has registered, or none of the claims can matter.
+    /// Opens the barrier once none of the claims that are missing can matter.
     pub(super) fn check_barrier(&mut self) {
-        let Some(reign) = self.reign.filter(|reign| !reign.open) else {
+        let Some(reign) = self.reign.filter(|reign| reign.acts && !reign.open) else {
             return;
         };
-        let all = self
-            .peers
-            .members()
-            .all(|peer| peer.state == Some(MemberState::Joining) || peer.is_registered(reign.term));
-        if (all || self.now >= self.barrier_at(&reign))
+        let over = reign.barrier.is_some_and(|at| self.now >= at);
+        let all = !self.is_leased() && self.all_registered(&reign);
+        if (all || over)
             && let Some(reign) = &mut self.reign
         {
             reign.open = true;
@@ -197,5 +183,10 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
             self.node_beat_at = now.after(beat);
             self.node_beat_due = true;
         }
+    }
+
+    /// The least time between two beats to one peer that are not on the beat.
+    pub(super) const fn prompt_pause(&self) -> core::time::Duration {
+        core::time::Duration::from_micros(crate::micros(self.config.beat()) / 10)
     }
 }

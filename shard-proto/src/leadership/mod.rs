@@ -45,11 +45,16 @@ mod command;
 mod config;
 mod error;
 mod follow;
+mod grant;
 mod lead;
+mod lease;
+mod name;
 mod peer;
 mod poll;
+mod support;
 #[cfg(test)]
 mod tests;
+mod trust;
 mod voters;
 
 pub use command::LeadershipCommand;
@@ -79,6 +84,10 @@ pub struct LeadershipStats {
     pub terms_too_high: u64,
     /// Beats answered with a refusal.
     pub refused: u64,
+    /// Reigns of this node that lost their support.
+    pub support_lost: u64,
+    /// Leaders this node stopped to follow since they heard nobody.
+    pub deaf: u64,
     /// Frames that came late, twice, or for another reign. Harmless.
     pub ignored: u64,
 }
@@ -120,6 +129,8 @@ pub struct Leadership<S = [PeerSlot; 64]> {
     /// Highest term adopted; nothing lower is obeyed.
     highest: Term,
     following: Option<Following>,
+    /// A promise to a leader that is gone lasts until then.
+    promised_until: Instant,
     /// Whom `highest` belongs to.
     former: Option<NodeId>,
     /// When the newest beat of a term below `highest` arrived.
@@ -130,6 +141,8 @@ pub struct Leadership<S = [PeerSlot; 64]> {
     joined: bool,
     /// Do not lead before; something may be heard until then.
     listen_until: Instant,
+    /// Support nobody and do not lead before: a predecessor may have promised.
+    quiet_until: Instant,
     /// After this node was stopped: what was sent meanwhile may still arrive until then.
     resume_until: Instant,
     /// A reign that this node cannot follow lives, at least until then.
@@ -139,9 +152,16 @@ pub struct Leadership<S = [PeerSlot; 64]> {
     leaving: bool,
     removed: bool,
     reign: Option<Reign>,
+    /// When to look for nodes whose leases are over.
+    lapse_scan_at: Instant,
     /// Of the newest beats; never restart.
     leader_seq: u64,
     node_seq: u64,
+    /// Beats of this node under the adopted term have this number or a higher one.
+    term_seq: u64,
+    node_beat_sent: Instant,
+    lease_until: Option<Instant>,
+    lapses: u32,
     node_beat_at: Instant,
     node_beat_due: bool,
     told: poll::Told,
@@ -164,6 +184,8 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
         peers
             .put(PeerSlot::new(me, incarnation, Some(MemberState::Up), now))
             .map_err(|NodesFull| ConfigError::Storage)?;
+        let leased = config.ownership() != Ownership::Trust;
+        let votes = config.ownership() == Ownership::Lease && config.voters().contains(me);
         Ok(Self {
             me,
             incarnation,
@@ -176,19 +198,30 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
             floor: None,
             highest: Term::NONE,
             following: None,
+            promised_until: Instant::ZERO,
             former: None,
             lower_beat: now,
             named: None,
             joined: false,
             listen_until: Instant::ZERO,
+            quiet_until: if votes {
+                now.after(config.support_lease())
+            } else {
+                Instant::ZERO
+            },
             resume_until: Instant::ZERO,
             foreign_until: Instant::ZERO,
             types: 0,
             leaving: false,
             removed: false,
             reign: None,
+            lapse_scan_at: Instant::FAR_FUTURE,
             leader_seq: 0,
             node_seq: 0,
+            term_seq: 0,
+            node_beat_sent: Instant::ZERO,
+            lease_until: (!leased).then_some(Instant::FAR_FUTURE),
+            lapses: 0,
             node_beat_at: now,
             node_beat_due: false,
             told: poll::Told::default(),
@@ -294,22 +327,15 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
         last_beat_age: u64,
     ) {
         self.advance(now);
-        // Only leases need the age: the barrier of `Trust` waits for registrations alone.
-        let _ = last_beat_age;
-        if let Some(reign) = self.reign
-            && let Some(peer) = self.peers.member_mut(node)
-        {
-            peer.registered = (reign.term, types);
-        }
+        self.take_registration(node, types, last_beat_age);
         self.settle(false);
     }
 
-    /// The sessions of a node's regions end: it counts as not registered until it registers again.
+    /// The sessions of a node's regions end (protocol 5.5): it counts as not registered until all its types have
+    /// registered again. Without that, [`LeadershipCommand::NodeLapsed`] comes when its lease is surely over.
     pub fn end_sessions(&mut self, now: Instant, node: NodeId) {
         self.advance(now);
-        if let Some(peer) = self.peers.member_mut(node) {
-            peer.registered = (Term::NONE, 0);
-        }
+        self.end_registration(node);
         self.settle(false);
     }
 
@@ -337,7 +363,18 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
     /// does not. [`Ownership::External`] only; otherwise ignored.
     pub fn handle_external(&mut self, now: Instant, token: Option<Term>) {
         self.advance(now);
-        let _ = token;
+        if self.config.ownership() == Ownership::External {
+            match token {
+                Some(term) if self.reign().is_some_and(|reign| reign == term) => {}
+                Some(term) if term > self.known && term <= Term::MAX && !self.leaving => {
+                    if !self.removed {
+                        self.begin_under(term);
+                    }
+                }
+                Some(_) => self.stats.ignored = self.stats.ignored.saturating_add(1),
+                None => self.end_reign(),
+            }
+        }
         self.settle(false);
     }
 
@@ -345,7 +382,16 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
     /// [`Ownership::Lease`] only.
     #[must_use]
     pub fn leave_ends_quorum(&self) -> bool {
-        false
+        let voters = self.config.voters();
+        if !self.is_voting() || !voters.contains(self.me) {
+            return false;
+        }
+        let others = voters.iter().filter(|node| *node != self.me);
+        let up = others
+            .filter_map(|node| self.peers.member(node))
+            .filter(|peer| peer.state == Some(MemberState::Up) && !peer.leaving)
+            .count();
+        up < voters.quorum()
     }
 
     /// Ends the reign, if there is one, and goes on under a fresh term as soon as this node is named: for a coordinator
@@ -400,20 +446,20 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
     /// [`Instant::FAR_FUTURE`] during a reign.
     #[must_use]
     pub fn acting_until(&self) -> Option<Instant> {
-        self.reign.map(|_| Instant::FAR_FUTURE)
+        self.reign.filter(|reign| reign.acts)?.support
     }
 
     /// Until when this node may serve, by its own clock; `None` if it may not. Under [`Ownership::Trust`]
     /// [`Instant::FAR_FUTURE`].
     #[must_use]
-    pub fn lease_until(&self) -> Option<Instant> {
-        Some(Instant::FAR_FUTURE)
+    pub const fn lease_until(&self) -> Option<Instant> {
+        self.lease_until
     }
 
     /// How often this node's lease lapsed.
     #[must_use]
     pub const fn lapses(&self) -> u32 {
-        0
+        self.lapses
     }
 
     /// When the newest beat of a term lower than the adopted one arrived; the start of this node if there was none.
@@ -441,7 +487,18 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
         &self.stats
     }
 
-    /// Takes the time, and notices if this node was stopped: then what was sent to it meanwhile comes first.
+    /// No promise, no lease: membership is believed.
+    fn is_leased(&self) -> bool {
+        self.config.ownership() != Ownership::Trust
+    }
+
+    /// Leaders need the support of voters.
+    fn is_voting(&self) -> bool {
+        self.config.ownership() == Ownership::Lease
+    }
+
+    /// Takes the time, and notices if this node was stopped: then what was sent to it meanwhile comes first, but what
+    /// is over by now is over before that.
     fn advance(&mut self, now: Instant) {
         self.now = self.now.max(now);
         let late = self
@@ -449,11 +506,17 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
             .map_or(core::time::Duration::ZERO, |wake| self.now.since(wake));
         if late > self.two_beats() {
             self.resume_until = self.now.after(self.two_beats());
-            if late > self.config.support_lease() && self.has_rivals() {
+            if !self.is_leased() && late > self.config.support_lease() && self.has_rivals() {
                 self.end_reign();
             }
             // Once per stop.
             self.wake = Some(self.now);
+        }
+        if self.is_leased() {
+            self.expire_lease();
+            self.expire_support();
+            self.expire_grants();
+            self.expire_leader();
         }
     }
 
@@ -461,6 +524,9 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
     fn settle(&mut self, may_begin: bool) {
         self.expire_leader();
         self.name(may_begin);
+        if self.is_voting() {
+            self.check_support();
+        }
         self.check_barrier();
         self.make_beats();
         self.wake = self.next_wake();
@@ -469,10 +535,18 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
     fn next_wake(&self) -> Option<Instant> {
         let mut wake = None;
         if let Some(reign) = &self.reign {
-            wake = Some(reign.beat_at);
-            if !reign.open {
-                wake = earliest(wake, Some(self.barrier_at(reign)));
+            wake = Some(reign.beat_at.min(self.lapse_scan_at));
+            if !reign.acts {
+                wake = earliest(wake, Some(self.patience_of(reign.began)));
+            } else if self.is_voting() {
+                wake = earliest(wake, reign.support);
             }
+            if reign.acts && !reign.open {
+                wake = earliest(wake, reign.barrier);
+            }
+        }
+        if self.is_leased() {
+            wake = earliest(wake, self.lease_until);
         }
         if let Some(following) = &self.following {
             wake = earliest(wake, Some(self.node_beat_at));
@@ -481,22 +555,24 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
         if self.reign.is_some() || self.following.is_some() {
             return wake;
         }
-        match self.named {
+        let named = match self.named {
             Some((node, _)) if node == self.me => Some(self.begin_at().max(self.now)),
             Some((_, since)) => Some(self.patience_at(since)),
             None => None,
-        }
+        };
+        earliest(wake, named)
+    }
+
+    fn next_leader_seq(&self) -> u64 {
+        next_seq(self.leader_seq, self.now)
+    }
+
+    fn next_node_seq(&self) -> u64 {
+        next_seq(self.node_seq, self.now)
     }
 
     fn two_beats(&self) -> core::time::Duration {
         self.config.beat().saturating_mul(2)
-    }
-
-    /// Whether anybody else could have taken the lead meanwhile.
-    fn has_rivals(&self) -> bool {
-        self.peers
-            .members()
-            .any(|peer| peer.node != self.me && peer.state == Some(MemberState::Up))
     }
 
     fn see_myself(&mut self, member: &Member) {
@@ -515,7 +591,7 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
     }
 
     fn see(&mut self, member: &Member) -> Result<(), NodesFull> {
-        let fresh = PeerSlot {
+        let mut fresh = PeerSlot {
             beat_due: self.reign.is_some(),
             ..PeerSlot::new(
                 member.node,
@@ -536,7 +612,12 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
                 return Ok(());
             }
             Some(peer) if peer.incarnation > member.incarnation => return Ok(()),
-            Some(_) => self.lose(member.node),
+            Some(peer) => {
+                // The lease of the former life may last.
+                fresh.lapse_from = peer.lapse_from;
+                fresh.lapsed = peer.lapsed;
+                self.lose(member.node);
+            }
             None => {}
         }
         self.peers.put(fresh)?;
@@ -555,24 +636,45 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
             }
             return;
         }
-        let known = self.peers.slot_mut(node).map(|peer| peer.incarnation);
-        if known.is_some_and(|known| known > incarnation) {
-            return;
+        let mut gone = PeerSlot::new(node, incarnation, None, self.now);
+        if let Some(peer) = self.peers.slot_mut(node) {
+            if peer.incarnation > incarnation {
+                return;
+            }
+            // Its lease may last.
+            gone.lapse_from = peer.lapse_from;
+            gone.lapsed = peer.lapsed;
         }
         self.lose(node);
         // No room to remember a node that was never here: nothing to undo.
-        let _ = self
-            .peers
-            .put(PeerSlot::new(node, incarnation, None, self.now));
+        let _ = self.peers.put(gone);
     }
 
     /// An incarnation of the node has ended.
     fn lose(&mut self, node: NodeId) {
-        if self.leader().is_some_and(|leader| leader.node == node) {
-            self.following = None;
+        if let Some(following) = self.following
+            && following.leader.node == node
+        {
+            // Membership can be wrong: the promise stands.
+            self.promised_until = self.silent_at(&following);
+            self.stop_following();
         }
         if self.former == Some(node) {
             self.former = None;
         }
     }
+}
+
+/// Numbers of beats say when they were sent, so that an echo does, without a table: microseconds, and ten bits for
+/// beats of the same microsecond.
+const SEQ_BITS: u32 = 10;
+
+fn next_seq(before: u64, now: Instant) -> u64 {
+    let time = now.as_micros().min(u64::MAX >> SEQ_BITS) << SEQ_BITS;
+    before.saturating_add(1).max(time)
+}
+
+/// When the beat with this number was sent.
+const fn sent_at(seq: u64) -> Instant {
+    Instant::from_micros(seq >> SEQ_BITS)
 }

@@ -26,8 +26,24 @@ pub struct PeerSlot {
     pub(super) followed: Option<Followed>,
     /// The reign of this node under which it registered last, and the digest of the types that did.
     pub(super) registered: (Term, u32),
+    /// It was completely registered once under this reign.
+    pub(super) counted: bool,
+    /// When the newest beat of a lower term reached it, at the latest; of a registration under this reign.
+    pub(super) lower_beat: Option<Instant>,
+    /// Newest beat sent to it under this reign.
+    pub(super) sent: u64,
+    /// A beat of it was echoed under this reign.
+    pub(super) granted: bool,
+    /// Its lease may last for `lease + drift` from here; `None`: it has none of this reign.
+    pub(super) lapse_from: Option<Instant>,
+    /// Its sessions were ended: it gets no lease before all its types have registered again.
+    pub(super) ended: bool,
+    /// To tell: its lease is over.
+    pub(super) lapsed: bool,
     /// What the adapter was told: it hears this reign.
-    pub(super) hears: bool,
+    pub(super) told_hears: bool,
+    /// It leads, but hears nobody: nobody follows it until then.
+    pub(super) ignored_until: Instant,
     /// When a refusal of it was last acted on.
     pub(super) heeded_at: Option<Instant>,
     /// When it was last sent a refusal.
@@ -56,6 +72,8 @@ pub(super) struct Followed {
     pub(super) term: Term,
     pub(super) seq: u64,
     pub(super) at: Instant,
+    /// When the newest beat that it echoed was sent.
+    pub(super) echo: Option<Instant>,
     /// Digest of the types that it needs registered.
     pub(super) types: u32,
 }
@@ -73,7 +91,15 @@ impl PeerSlot {
         rival_since: None,
         followed: None,
         registered: (Term::NONE, 0),
-        hears: false,
+        counted: false,
+        lower_beat: None,
+        sent: 0,
+        granted: false,
+        lapse_from: None,
+        ended: false,
+        lapsed: false,
+        told_hears: false,
+        ignored_until: Instant::ZERO,
         heeded_at: None,
         refused_at: None,
         beat_at: Instant::ZERO,
@@ -111,20 +137,34 @@ impl PeerSlot {
         (self.incarnation, self.node)
     }
 
-    /// Whether all types that its newest beat of this reign says are registered.
-    pub(super) fn is_registered(&self, term: Term) -> bool {
-        self.followed
-            .is_some_and(|beat| beat.term == term && self.registered == (term, beat.types))
+    /// Its newest beat for the reign.
+    pub(super) fn followed(&self, term: Term) -> Option<Followed> {
+        self.followed.filter(|beat| beat.term == term)
     }
 
-    /// Whether the adapter does not know yet that the node hears this reign.
-    pub(super) fn hears_news(&self, reign: Option<Term>) -> bool {
-        let follows = self.followed.map(|beat| beat.term);
-        !self.hears && self.is_member() && reign.is_some() && follows == reign
+    /// Whether all types that its newest beat of this reign says are registered.
+    pub(super) fn is_registered(&self, term: Term) -> bool {
+        self.followed(term)
+            .is_some_and(|beat| self.registered == (term, beat.types))
+    }
+
+    /// Forgets what belonged to a reign of this node.
+    pub(super) const fn forget_reign(&mut self) {
+        self.rival_since = None;
+        self.registered = (Term::NONE, 0);
+        self.counted = false;
+        self.lower_beat = None;
+        self.sent = 0;
+        self.granted = false;
+        self.lapse_from = None;
+        self.ended = false;
+        self.lapsed = false;
+        self.told_hears = false;
+        self.beat_due = false;
     }
 
     pub(super) const fn has_mail(&self) -> bool {
-        self.beat_due || self.refuse.is_some() || self.resign.is_some()
+        self.beat_due || self.lapsed || self.refuse.is_some() || self.resign.is_some()
     }
 }
 
@@ -199,7 +239,7 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Peers<S> {
     fn drop_oldest_removed(&mut self) -> Result<(), NodesFull> {
         let removed = self.all().iter().enumerate();
         let oldest = removed
-            .filter(|(_, peer)| !peer.is_member())
+            .filter(|(_, peer)| !peer.is_member() && peer.lapse_from.is_none() && !peer.lapsed)
             .min_by_key(|(_, peer)| peer.incarnation);
         let at = oldest.ok_or(NodesFull)?.0;
         self.all_mut()

@@ -3,16 +3,19 @@
 use super::{Leadership, LeadershipCommand, PeerSlot};
 use crate::wire::Control;
 use crate::wire::control::{LeaderBeat, NodeBeat, TermRefused};
-use crate::{Instant, Leader, Term, micros};
+use crate::{Instant, Leader, Term};
 
 /// What the adapter was told.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Told {
-    reign: Option<Term>,
+    pub(super) reign: Option<Term>,
     acts: bool,
     open: bool,
     leader: Option<Leader>,
-    lease: bool,
+    lease: Option<Instant>,
+    lapses: u32,
+    /// After a lapse: the lease is over, to be said next.
+    lapsed: bool,
     /// Some peer may have something to send.
     pub(super) mail: bool,
     /// Where to look for it next.
@@ -26,6 +29,17 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
         if self.told.reign.is_some() && self.told.reign != reign {
             self.told.reign = None;
             return Some(LeadershipCommand::End);
+        }
+        if self.told.lapses != self.lapses {
+            let lapses = self.lapses;
+            self.told.lapses = lapses;
+            self.told.lapsed = self.told.lease.is_some();
+            return Some(LeadershipCommand::Lapsed { lapses });
+        }
+        if self.told.lapsed {
+            self.told.lapsed = false;
+            self.told.lease = None;
+            return Some(LeadershipCommand::Lease(None));
         }
         if let Some(term) = reign
             && self.told.reign.is_none()
@@ -54,9 +68,9 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
             self.told.leader = leader;
             return Some(LeadershipCommand::Adopt(leader));
         }
-        if !self.told.lease {
-            self.told.lease = true;
-            return Some(LeadershipCommand::Lease(Some(Instant::FAR_FUTURE)));
+        if self.told.lease != self.lease_until {
+            self.told.lease = self.lease_until;
+            return Some(LeadershipCommand::Lease(self.lease_until));
         }
         if self.node_beat_due {
             self.node_beat_due = false;
@@ -69,14 +83,15 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
 
     fn node_beat(&mut self) -> Option<LeadershipCommand> {
         let following = self.following?;
-        self.node_seq = self.node_seq.saturating_add(1);
+        self.node_seq = self.next_node_seq();
+        self.node_beat_sent = self.now;
         Some(LeadershipCommand::Send {
             to: following.leader.node,
             term: following.leader.term,
             control: Control::NodeBeat(NodeBeat {
                 seq: self.node_seq,
                 echo: following.seq,
-                lapses: 0,
+                lapses: self.lapses,
                 leaving: self.leaving,
                 types: self.types,
             }),
@@ -87,8 +102,9 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
         while self.told.mail {
             let peers = self.peers.all();
             let from = self.told.cursor.min(peers.len());
-            let reign = self.reign();
-            let has_mail = |peer: &PeerSlot| peer.has_mail() || peer.hears_news(reign);
+            let (reign, from_when) = (self.reign(), self.hears_from());
+            let has_mail =
+                |peer: &PeerSlot| peer.has_mail() || hearing(peer, reign, from_when).is_some();
             let at = match peers.iter().skip(from).position(has_mail) {
                 Some(after) => Some(from.saturating_add(after)),
                 None => peers.iter().take(from).position(has_mail),
@@ -109,13 +125,19 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
 
     /// Takes one thing to send from a peer's slot.
     fn take_mail(&mut self, at: usize) -> Option<LeadershipCommand> {
-        let (highest, reign, now) = (self.highest, self.reign(), self.now);
+        let (highest, reign, now) = (self.highest, self.reign, self.now);
+        let term = self.reign();
+        let hears_from = self.hears_from();
+        let seq = self.next_leader_seq();
         let peer = self.peers.all_mut().get_mut(at)?;
         let to = peer.node;
-        if peer.hears_news(reign) {
-            peer.hears = true;
-            let (node, hears) = (to, true);
-            return Some(LeadershipCommand::Hearing { node, hears });
+        if core::mem::take(&mut peer.lapsed) {
+            peer.told_hears = false;
+            return Some(LeadershipCommand::NodeLapsed { node: to });
+        }
+        if let Some(hears) = hearing(peer, term, hears_from) {
+            peer.told_hears = hears;
+            return Some(LeadershipCommand::Hearing { node: to, hears });
         }
         if let Some(term) = peer.resign.take() {
             let control = Control::Resign;
@@ -126,24 +148,23 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
             return Some(LeadershipCommand::Send { to, term, control });
         }
         peer.beat_due = false;
-        let term = reign?;
+        let reign = reign?;
         peer.beat_at = now;
-        self.leader_seq = self.leader_seq.saturating_add(1);
-        let seq = self.leader_seq;
-        let (echo, valid) = self.grant(at, term);
+        peer.sent = seq;
+        self.leader_seq = seq;
+        let term = reign.term;
+        let (echo, valid) = self.grant(at, &reign);
         Some(LeadershipCommand::Send {
             to,
             term,
             control: Control::LeaderBeat(LeaderBeat { seq, echo, valid }),
         })
     }
+}
 
-    /// What a beat echoes, and for how long that is valid. Under `Trust` an echo only says that the node is heard.
-    fn grant(&self, at: usize, term: Term) -> (u64, u64) {
-        let followed = self.peers.all().get(at).and_then(|peer| peer.followed);
-        match followed {
-            Some(followed) if followed.term == term => (followed.seq, micros(self.config.lease())),
-            _ => (0, 0),
-        }
-    }
+/// Whether the node hears this reign, if that is news. `from`: see [`Leadership::hears_from`].
+fn hearing(peer: &PeerSlot, reign: Option<Term>, from: Option<Instant>) -> Option<bool> {
+    let beat = peer.followed(reign?);
+    let hears = beat.is_some_and(|beat| from.is_none() || beat.echo >= from);
+    (peer.is_member() && hears != peer.told_hears).then_some(hears)
 }

@@ -10,6 +10,7 @@
 
 mod failover;
 mod hostile;
+mod leases;
 mod random;
 mod rules;
 mod world;

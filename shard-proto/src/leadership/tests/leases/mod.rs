@@ -1,0 +1,5 @@
+//! Leadership by lease, with as much of coordinators and regions as it takes to see a double home.
+
+mod model;
+mod random;
+mod world;
