@@ -477,3 +477,74 @@ fn s40_a_leaving_member_that_dies_keeps_its_shards_until_it_lapses() {
     bed.settle();
     assert_eq!(bed.owned(3), [0, 0, 4]);
 }
+
+#[test]
+fn s27_a_lost_deregister_costs_no_more_than_the_lease() {
+    let mut bed = serving(4, 2);
+    bed.removed(1);
+    bed.pass(1_000);
+    assert_eq!(bed.coordinator.owned_by(NodeId(1)), 2);
+    // It comes late, of a member that is gone: the lapse does it.
+    assert_eq!(bed.deregister(1, session(1)), Err(ControlError::NotMember));
+    lapse(&mut bed, 1);
+    bed.settle();
+    assert_eq!(bed.owned(2), [0, 4]);
+}
+
+#[test]
+fn s30_a_new_reign_that_comes_to_act_moves_no_shard_that_is_claimed() {
+    let mut bed = serving(6, 3);
+    let before = bed.map();
+    bed.coordinator.end(bed.now);
+    bed.term = Term(8);
+    bed.coordinator.begin(bed.now, Term(8));
+    for node in 1..=2 {
+        let held: Vec<_> = before
+            .iter()
+            .filter(|it| it.1 == node)
+            .map(|it| claim(it.0, it.2))
+            .collect();
+        bed.register_with(node, session(node), &held).unwrap();
+        bed.hears(node, true);
+    }
+    bed.coordinator.act(bed.now);
+    for shard in 0..6 {
+        bed.ask(1, shard).unwrap();
+    }
+    assert_eq!(handoffs(&bed.pass(1_900)), []);
+    for (shard, node, epoch) in &before {
+        let expected = (*node != 3).then_some((*node, *epoch));
+        assert_eq!(bed.home(*shard), expected, "nothing new before the barrier");
+    }
+    bed.coordinator.open_barrier(bed.now);
+    bed.settle();
+    for (shard, node, epoch) in before {
+        let (home, new) = bed.home(shard).unwrap();
+        assert!(if node == 3 { new > epoch } else { home == node });
+    }
+}
+
+#[test]
+fn r2_11_late_words_of_an_ended_session_free_nothing_and_revive_nothing() {
+    let mut bed = serving(4, 2);
+    let held = bed
+        .map()
+        .iter()
+        .find(|it| it.1 == 1)
+        .map(|it| claim(it.0, it.2));
+    lapse(&mut bed, 1);
+    bed.settle();
+    bed.register_with(1, next(session(1)), &[]).unwrap();
+    bed.settle();
+    let before = bed.map();
+    for _ in 0..2 {
+        assert_eq!(
+            bed.register_with(1, session(1), held.as_slice()),
+            Err(ControlError::Refused(RegisterRefusal::SessionEnded))
+        );
+        assert_eq!(bed.deregister(1, session(1)), Err(ControlError::OutOfOrder));
+        bed.pass(500);
+        assert_eq!(bed.map(), before);
+        assert!(bed.coordinator.is_registered(NodeId(1)));
+    }
+}

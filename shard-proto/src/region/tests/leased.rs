@@ -403,7 +403,7 @@ impl Leased {
 
     /// Everything on its way arrives.
     fn settle(&mut self, node: NodeId, choice: u8) {
-        if choice % 2 == 0 {
+        if choice.is_multiple_of(2) {
             for at in 0..self.up.len() {
                 self.hear(at);
             }
