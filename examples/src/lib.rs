@@ -4,6 +4,7 @@
 //! - `takeover`: how long shards are without service when their node hangs, over many runs.
 //! - `node` and `send`: the same node as a program of its own, and a client that talks to it.
 //! - `in_memory`: two regions and a coordinator without any I/O, printed step by step.
+//! - `mutants`: deliberate faults of the protocol, planted in a copy: the simulator must find each.
 //! - `bench`: what this machine can do, and what the sharded entities make of it.
 //! - `chaos`: simulated clusters in which everything goes wrong, and what the protocol promises is checked.
 
@@ -23,6 +24,7 @@ pub mod latency;
 pub mod ledger;
 pub mod log;
 pub mod map;
+pub mod mutants;
 pub mod process;
 pub mod progress;
 pub mod service;

@@ -46,6 +46,11 @@ impl Progress {
         self.0.finish_and_clear();
     }
 
+    /// Does something that prints, without the bar.
+    pub fn aside<T>(&self, what: impl FnOnce() -> T) -> T {
+        self.0.suspend(what)
+    }
+
     /// A line above the bar. Not printed where there is no bar.
     pub fn note(&self, line: impl AsRef<str>) {
         self.0.println(line);

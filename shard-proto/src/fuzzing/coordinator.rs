@@ -61,21 +61,6 @@ pub fn coordinator_ops(bytes: &[u8]) {
     world.check();
 }
 
-macro_rules! both {
-    ($world:ident, $coordinator:ident => $call:expr) => {{
-        let first = {
-            let $coordinator = &mut $world.heap;
-            $call
-        };
-        let second = {
-            let $coordinator = &mut $world.array;
-            $call
-        };
-        assert_eq!(first, second, "the storages differ");
-        first
-    }};
-}
-
 impl World {
     fn new(feed: &mut Feed<'_>) -> Self {
         let now = Instant::from_micros(5_000_000);

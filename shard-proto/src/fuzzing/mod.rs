@@ -12,6 +12,22 @@
     reason = "a tool that reports by panicking"
 )]
 
+/// Calls both machines of a world, which answer alike.
+macro_rules! both {
+    ($world:ident, $machine:ident => $call:expr) => {{
+        let first = {
+            let $machine = &mut $world.heap;
+            $call
+        };
+        let second = {
+            let $machine = &mut $world.array;
+            $call
+        };
+        assert_eq!(first, second, "the storages differ");
+        first
+    }};
+}
+
 mod coordinator;
 mod feed;
 mod handshake;
