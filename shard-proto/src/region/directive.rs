@@ -262,7 +262,8 @@ impl Machine {
             }
             return;
         }
-        if named.epoch < slot.bar {
+        // A map does not say which life it names: not one that is known to have ended, again.
+        if named.epoch < slot.bar || (named.epoch == slot.bar && named.incarnation.is_none()) {
             return;
         }
         self.raise_bar(t, index, named.epoch);

@@ -95,7 +95,9 @@ impl Machine {
             if is_in_use {
                 slot.sent = 0;
             }
-            if is_in_use {
+            if is_in_use && end == FlushEnd::Ended {
+                self.forget_home(t, index);
+            } else if is_in_use {
                 self.leave_home(t, index);
             }
         }
@@ -104,12 +106,18 @@ impl Machine {
 
     /// The home in use is none any more: flushes the path to it, and takes neither it nor an older one again.
     pub(super) fn leave_home<P>(&mut self, t: &mut RegionTables<'_, P>, index: u32) {
+        if let Some(left) = self.forget_home(t, index) {
+            self.raise_floor(t, index, left);
+        }
+    }
+
+    /// The same for a home whose incarnation has ended. A map may have named its next life, which membership did not
+    /// know yet: a `ShardHome` for that one is taken.
+    fn forget_home<P>(&mut self, t: &mut RegionTables<'_, P>, index: u32) -> Option<Epoch> {
         self.begin_flush(t, index);
-        let Some(slot) = t.shards.get_mut(index as usize) else {
-            return;
-        };
+        let slot = t.shards.get_mut(index as usize)?;
         if slot.state != State::Remote {
-            return;
+            return None;
         }
         let left = slot.epoch;
         if !slot.has(flag::FLUSHING) {
@@ -120,9 +128,10 @@ impl Machine {
         slot.node = NO_NODE;
         slot.clear(flag::UNCONFIRMED);
         slot.set(flag::HOME | flag::ASK);
-        self.raise_floor(t, index, left);
+        self.raise_bar(t, index, left);
         self.reread(t, index);
         self.touch(t.shards, index);
+        Some(left)
     }
 
     /// Ends the flush of a path, and leaves a home, whose incarnations have ended.
@@ -135,7 +144,7 @@ impl Machine {
             self.end_flush(t, index, FlushEnd::Ended);
         }
         if home_ended {
-            self.leave_home(t, index);
+            self.forget_home(t, index);
         }
     }
 

@@ -75,7 +75,7 @@ pub(super) struct Host {
     pub(super) lease_real: u64,
     pub(super) acting: Option<(Term, Instant)>,
     pub(super) acting_real: u64,
-    /// Of other hosts: the life it knows as a member, and the newest that it knows to be over, plus one.
+    /// Of other hosts: the life it has a link to, a member most often, and the newest that it knows to be over, plus one.
     pub(super) knows: Vec<u32>,
     pub(super) ended: Vec<u32>,
     pub(super) hosted: Vec<Hosted>,
@@ -345,6 +345,12 @@ pub(super) struct HostSink<'a> {
 }
 
 impl HostSink<'_> {
+    /// The life of a node that this host has a link to.
+    pub(super) fn life_behind(&self, node: NodeId) -> Option<u32> {
+        let other = self.core.host_of(node)?;
+        Some(self.core.hosts[self.host].knows[other])
+    }
+
     fn stop_at(&mut self, shard: usize, at: u64, forced: bool) {
         let host = self.host as u8;
         let hosted = &mut self.core.hosts[self.host].hosted[shard];

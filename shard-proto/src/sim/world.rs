@@ -8,7 +8,7 @@ use core::time::Duration;
 
 use super::cluster::{Core, Running};
 use super::event::What;
-use super::machine::{Body, Machine};
+use super::machine::{Body, Machine, Sink};
 use super::net::NOBODY;
 use super::{
     Checker, ConfigError, Detectors, Failure, Fault, HeapStore, MembershipScript, News, Report,
@@ -16,6 +16,7 @@ use super::{
 };
 use crate::allocation::LeastShards;
 use crate::hash::{SplitMix64, mix};
+use crate::region::{Origin, RejectReason};
 use crate::wire::Frame;
 use crate::{Home, Term, micros};
 
@@ -372,12 +373,16 @@ impl<St: Store> World<St> {
         self.core.net.release(at, flight);
     }
 
-    /// Something of a life arrives: a former one is over.
+    /// Something of a life arrives: a former one is over. What is to go back has a way, whether it is a member or not.
     fn meet(&mut self, host: usize, other: usize, life: u32) {
         let known = self.core.hosts[host].knows[other];
-        if known != NOBODY && known < life {
+        if known == life {
+            return;
+        }
+        if known != NOBODY {
             self.end_pair(host, other, known);
         }
+        self.core.hosts[host].knows[other] = life;
     }
 
     fn data(&mut self, link: usize, stamp: u32) {
@@ -507,6 +512,14 @@ impl<St: Store> World<St> {
         if let Some(machine) = &mut self.machines[host] {
             let mut sink = self.core.sink(host);
             for (origin, message) in undone {
+                // What the message's life left behind is not the next one's.
+                if let Origin::Remote(node) = origin
+                    && sink.life_behind(node) != Some(message.origin)
+                {
+                    let reason = RejectReason::OriginEnded;
+                    sink.reject(ty, place, origin, reason, message);
+                    continue;
+                }
                 machine.give_back(local, ty, place, epoch, origin, message, &mut sink);
             }
             machine.shard_stopped(local, ty, place, epoch, forced, &mut sink);

@@ -66,6 +66,40 @@ fn s29_the_next_incarnation_is_another_node() {
 }
 
 #[test]
+fn a_map_that_names_a_life_before_membership_does_leaves_nobody_asking_for_ever() {
+    let mut world = World::new(&[A, B]);
+    let next = Incarnation(2001);
+    // The home is the next life of B, of which A has not heard.
+    world.map(A, B, 1);
+    world.send(A);
+    world.run();
+    world.kill(B);
+    world.hear(
+        A,
+        MemberChange::Member(Member {
+            incarnation: next,
+            ..member(B)
+        }),
+    );
+    world.map(A, B, 1);
+    world.send(A);
+    world.run();
+    assert_eq!(world.region(A).phase(S), Some(ShardPhase::Asking));
+    let home = crate::wire::Control::ShardHome(crate::wire::control::ShardHome {
+        shard: S,
+        epoch: epoch(1),
+        node: B,
+        session: crate::Session {
+            incarnation: next,
+            ..crate::Session::default()
+        },
+        previous: Previous::Completed,
+    });
+    world.tell(A, &home).unwrap();
+    assert_eq!(world.region(A).home(S).unwrap().epoch, epoch(1));
+}
+
+#[test]
 fn a_home_that_membership_does_not_know_yet_is_asked_for_until_it_does() {
     let mut world = World::new(&[A]);
     world.send(A);
