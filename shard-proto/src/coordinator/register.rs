@@ -170,6 +170,7 @@ impl Ledger<'_> {
         if first {
             node.say_registered = Some(part.last_beat_age);
             node.hold = false;
+            node.given_up = false;
             node.storage_id = part.storage_id;
             let vacate = !node.stale.is_empty();
             if vacate {

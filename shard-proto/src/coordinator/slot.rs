@@ -214,7 +214,8 @@ pub struct CoordNodeSlot {
     pub(super) roles: Roles,
     /// It has echoed a beat lately.
     pub(super) hears: bool,
-    /// Its sessions were ended because it does not complete; it gets nothing until its lease is over.
+    /// Its session was ended because it does not complete. Until the next one, which begins when nothing of this one runs
+    /// any more, or its lease is over.
     pub(super) given_up: bool,
     /// It was registered in this reign, so its lease may have been extended.
     pub(super) was_registered: bool,
@@ -318,7 +319,6 @@ impl CoordNodeSlot {
     pub(super) fn is_host(&self, role: u32) -> bool {
         self.member
             && self.registered
-            && !self.given_up
             && !self.proxy
             && self.state == MemberState::Up
             && self.roles.has(role)

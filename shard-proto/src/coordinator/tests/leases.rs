@@ -240,27 +240,29 @@ fn s20_s21_r5_5_a_timeout_ends_the_node_and_only_its_lapse_frees() {
 }
 
 #[test]
-fn r5_5_a_node_that_was_given_up_gets_nothing_until_its_lease_is_over() {
-    let mut bed = serving(1, 1);
-    let (_, old) = bed.home(0).unwrap();
-    bed.up(2);
-    bed.register(2).unwrap();
-    bed.hears(2, false);
-    bed.member(1, MemberState::Leaving);
-    bed.pass(10_500);
-    bed.member(1, MemberState::Up);
-    // Nothing of it runs any more, it says: the shard is free, and waits.
-    bed.register_with(1, next(session(1)), &[]).unwrap();
-    bed.pass(1_000);
-    assert_eq!(bed.home(0), None);
-    lapse(&mut bed, 1);
-    bed.pass(1_000);
-    assert_eq!(bed.home(0), None, "nor under a session that has ended");
-    bed.register_with(1, next(next(session(1))), &[]).unwrap();
-    bed.pass(1_000);
-    let (node, new) = bed.home(0).unwrap();
-    assert_eq!(node, 1, "after a lapse it may come back");
-    assert!(new > old);
+fn r5_5_a_node_that_was_given_up_comes_back_with_its_next_session() {
+    for lapses in [false, true] {
+        let mut bed = serving(1, 1);
+        let (_, old) = bed.home(0).unwrap();
+        bed.member(1, MemberState::Leaving);
+        bed.pass(10_500);
+        bed.member(1, MemberState::Up);
+        bed.pass(1_000);
+        assert_eq!(bed.home(0), None);
+        if lapses {
+            lapse(&mut bed, 1);
+        }
+        // Nothing of the former session runs any more, or its lease is over: that is when the next one begins.
+        bed.register_with(1, next(session(1)), &[]).unwrap();
+        bed.pass(1_000);
+        let (node, new) = bed.home(0).unwrap();
+        assert_eq!(node, 1, "there is nobody else");
+        assert!(new > old);
+        // It can be given up again.
+        bed.start_all();
+        bed.member(1, MemberState::Leaving);
+        assert!(bed.pass(10_500).contains(&Out::EndSessions(1)));
+    }
 }
 
 #[test]
