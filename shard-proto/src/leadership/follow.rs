@@ -2,12 +2,12 @@
 
 use super::{ControlError, Leadership, Ownership, PeerSlot, peer::Led};
 use crate::wire::control::LeaderBeat;
-use crate::{Instant, Leader, NodeId, Term};
+use crate::{Instant, Leader, NodeId, Term, micros};
 
 /// Terms are sixteenths of a second.
-const TERMS_PER_SECOND: u64 = 16;
-/// How far a term may lie above the floor.
-const TERMS_AHEAD: u64 = 3_600 * TERMS_PER_SECOND;
+const MICROS_PER_TERM: u64 = 62_500;
+/// How far a term may lie above the floor: an hour.
+const TERMS_AHEAD: u64 = 3_600 * 16;
 
 /// The reign this node follows.
 #[derive(Clone, Copy, Debug)]
@@ -21,16 +21,18 @@ pub(super) struct Following {
 }
 
 impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
+    /// What the adapter would say now, as far as is known.
+    pub(super) fn floor(&self) -> Option<Term> {
+        let (floor, since) = self.floor?;
+        let passed = micros(self.now.since(since)) / MICROS_PER_TERM;
+        Some(Term(floor.0.saturating_add(passed)).min(Term::MAX))
+    }
+
     /// The highest term of others that is believed now.
     fn term_limit(&self) -> Term {
-        let Some((floor, since)) = self.floor else {
-            return Term::MAX;
-        };
-        let passed = self.now.since(since).as_secs();
-        let ahead = passed
-            .saturating_mul(TERMS_PER_SECOND)
-            .saturating_add(TERMS_AHEAD);
-        Term(floor.0.saturating_add(ahead)).min(Term::MAX)
+        self.floor().map_or(Term::MAX, |floor| {
+            Term(floor.0.saturating_add(TERMS_AHEAD)).min(Term::MAX)
+        })
     }
 
     /// Whether a term of another node is believed; counts it if not.

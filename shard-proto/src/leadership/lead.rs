@@ -28,7 +28,8 @@ pub(super) struct Reign {
 impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
     /// Begins a reign under a term that nobody had; one that there was is over.
     pub(super) fn begin(&mut self) {
-        let floor = self.floor.map_or(Term::NONE, |(floor, _)| floor);
+        // As of now: nodes that knew the terms since may have forgotten them in a restart.
+        let floor = self.floor().unwrap_or(Term::NONE);
         let term = self.known.next().max(floor);
         // A lease outside gives the next term; and terms can be used up.
         if term <= self.known || self.config.ownership() == Ownership::External {

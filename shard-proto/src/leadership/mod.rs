@@ -229,13 +229,13 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
     }
 
     /// The lowest term this node may take: the wall clock in 1/16 s, or a persisted number. Call it before the first
-    /// [`Leadership::handle_timeout`], and again whenever the clock is at hand; a lower floor than before is ignored.
+    /// [`Leadership::handle_timeout`], and again if the clock was set. It grows with `now`; one that is lower than what
+    /// it has grown to is ignored.
     ///
-    /// Terms of others that are more than an hour above it (it grows with `now` for this) are refused. Without a floor
-    /// there is no such limit.
+    /// Terms of others that are more than an hour above it are refused. Without a floor there is no such limit.
     pub fn handle_term_floor(&mut self, now: Instant, floor: Term) {
         self.advance(now);
-        if self.floor.is_none_or(|(old, _)| old < floor) {
+        if self.floor().is_none_or(|old| old < floor) {
             self.floor = Some((floor.min(Term::MAX), self.now));
         }
     }

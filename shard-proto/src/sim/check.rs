@@ -431,6 +431,9 @@ impl Checker {
         let Some(life) = self.host(host).life else {
             return Ok(());
         };
+        if until <= now {
+            return self.not_acting(now, host);
+        }
         if self.acting != Some((host, life, term)) {
             if let Some((other, _, before)) = self.acting {
                 let last = self.host(other).acting_until;

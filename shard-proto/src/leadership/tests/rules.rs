@@ -77,6 +77,20 @@ fn settle<const N: usize>(machine: &mut Leadership<[PeerSlot; N]>, now: Instant)
     }
 }
 
+/// Protocol 2.4: else a node that runs for long would, after a restart of the others, lead under a term below theirs.
+#[test]
+fn the_floor_of_terms_grows_with_the_clock() {
+    let mut machine = machine(trust().with_bootstrap(true));
+    machine.handle_timeout(at(0));
+    assert_eq!(machine.reign(), Some(Term(1_000)));
+    machine.renew(at(10_000));
+    assert_eq!(machine.reign(), Some(Term(1_160)));
+    // What was said before is older than that.
+    machine.handle_term_floor(at(10_000), Term(1_100));
+    machine.renew(at(20_000));
+    assert_eq!(machine.reign(), Some(Term(1_320)));
+}
+
 #[test]
 fn settings_name_the_field() {
     let config = trust();
@@ -171,7 +185,7 @@ fn a_joiner_listens_before_it_leads() {
         machine.handle_timeout(at(2_009));
         assert_eq!(machine.reign(), None);
         machine.handle_timeout(at(2_010));
-        assert_eq!(machine.reign(), Some(Term(1_000)));
+        assert_eq!(machine.reign(), Some(Term(1_032)));
     }
 }
 
