@@ -110,7 +110,7 @@ impl NodeConfig {
             #[cfg(feature = "swim")]
             swim: super::swim::SwimConfig::new(),
             seeds: Vec::new(),
-            ownership: Ownership::Trust,
+            ownership: Ownership::Lease,
             voters: Vec::new(),
             bootstrap: false,
             may_lead: true,

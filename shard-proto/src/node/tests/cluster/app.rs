@@ -197,8 +197,13 @@ impl Cluster {
                 message,
                 ..
             } = waiting;
-            node.give_back(now, ty, shard, epoch, origin, message)
-                .expect("taken back");
+            if let Err(message) = node.give_back(now, ty, shard, epoch, origin, message) {
+                // Its origin has ended, or the buffer is full: the adapter reports it.
+                let id = String::from_utf8(message.id.as_bytes().to_vec()).unwrap();
+                let tell = Tell::decode(&message.body);
+                app.rejects
+                    .push((id, tell, RejectReason::OriginEnded, origin));
+            }
         }
         let at = self.now + self.range(self.world.stop);
         self.schedule(

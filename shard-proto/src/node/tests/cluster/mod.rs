@@ -304,7 +304,7 @@ impl Cluster {
             handled: Vec::new(),
             world: World::default(),
             rng: SplitMix64::new(seed),
-            ownership: if seed & TRUST == 0 && std::env::var("LEASE").is_ok() {
+            ownership: if seed & TRUST == 0 {
                 Ownership::Lease
             } else {
                 Ownership::Trust
@@ -355,7 +355,9 @@ impl Cluster {
     pub(super) fn start(&mut self, name: &'static str, config: NodeConfig) -> usize {
         let identity = Identity::new(name, Incarnation(self.now), name);
         let mut config = config.with_seed(self.rng.next_u64());
-        if config.membership != MembershipMode::Alone && !self.voters.is_empty() {
+        if self.voters.is_empty() {
+            config = config.with_ownership(Ownership::Trust);
+        } else if config.membership != MembershipMode::Alone {
             config = config
                 .with_ownership(self.ownership)
                 .with_voters(self.voters.clone());
