@@ -164,7 +164,8 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
         }
         self.take_grant(beat);
         // The sooner the leader hears the answer, the longer its support lasts.
-        if now.since(self.node_beat_sent) >= pause {
+        let own = self.leader().is_some_and(|leader| leader.node == self.me);
+        if own || now.since(self.node_beat_sent) >= pause {
             self.node_beat_at = now;
         }
     }

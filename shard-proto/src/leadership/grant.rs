@@ -32,7 +32,7 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
         if !leased {
             return;
         }
-        if complete || !peer.ended {
+        if types != 0 && (complete || !peer.ended) {
             // A lease of a predecessor, or of a session before, is over by then.
             peer.ended = false;
             peer.lapse_from = Some(now);

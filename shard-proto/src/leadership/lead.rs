@@ -1,5 +1,7 @@
 //! The leader's side: reigns begin and end, and what nodes answer to their beats.
 
+use core::time::Duration;
+
 use super::{ControlError, Leadership, Ownership, PeerSlot, peer::Followed, sent_at};
 use crate::wire::control::NodeBeat;
 use crate::{Instant, NodeId, Term};
@@ -108,6 +110,11 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
             echo: before.max(echo),
             types: beat.types,
         });
+        if leased && beat.types == 0 {
+            // It hosts nothing, and has nothing to register: what it heard of others it heard before this.
+            peer.registered = (term, 0);
+            peer.lower_beat.get_or_insert(now);
+        }
         peer.counted |= peer.is_registered(term);
         peer.leaving |= beat.leaving;
         // While it gathers its followers, a leader answers at once, but no flood of beats with a flood of its own.
@@ -181,13 +188,19 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
             self.told.mail = true;
         }
         if self.following.is_some() && now >= self.node_beat_at {
-            self.node_beat_at = now.after(beat);
+            // Under leases, beats are answered when they come; this is for those that do not.
+            let rest = if self.is_leased() {
+                Duration::from_micros(crate::micros(beat) >> 1)
+            } else {
+                Duration::ZERO
+            };
+            self.node_beat_at = now.after(beat.saturating_add(rest));
             self.node_beat_due = true;
         }
     }
 
     /// The least time between two beats to one peer that are not on the beat.
-    pub(super) const fn prompt_pause(&self) -> core::time::Duration {
-        core::time::Duration::from_micros(crate::micros(self.config.beat()) / 10)
+    pub(super) const fn prompt_pause(&self) -> Duration {
+        Duration::from_micros(crate::micros(self.config.beat()) / 10)
     }
 }
