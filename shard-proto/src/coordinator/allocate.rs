@@ -81,6 +81,7 @@ impl Ledger<'_> {
         } else {
             NOBODY
         };
+        let completed = slot.has(flag::FREED) || self.config.trust;
         let Some(owner) = self.choose(shard, taken_from, strategy) else {
             return false;
         };
@@ -88,6 +89,10 @@ impl Ledger<'_> {
             return false;
         };
         self.attach(shard, owner, epoch, Phase::Allocated);
+        if !completed && let Some(slot) = self.shard_mut(shard) {
+            // Nobody said that it completed, and under an earlier reign nobody can any more.
+            slot.set(flag::LAPSED);
+        }
         if let Some(slot) = self.shard_mut(shard)
             && slot.evict == owner
             && !slot.has(flag::SAY_OVERDUE)

@@ -9,7 +9,7 @@ use crate::{
     coordinator::{ControlError, CoordPhase, CoordShardState, Coordinator},
     membership::{Member, MemberChange, MemberState, Roles},
     table::CoordinatorHeap,
-    wire::control::RegisterRefusal,
+    wire::control::{Previous, RegisterRefusal},
 };
 
 fn leased(shards: u32) -> Bed {
@@ -61,6 +61,29 @@ fn r2_8_before_it_acts_it_registers_and_says_nothing_else() {
     let said = bed.pass(200);
     assert!(said.contains(&Out::Overdue(1, 1)));
     assert_eq!(bed.home(2), None, "the barrier is closed");
+}
+
+/// Its last home may be the dead leader: nobody has to wait for a word of it.
+#[test]
+fn r4_3_what_nobody_claims_after_the_barrier_has_lapsed() {
+    let mut bed = recovering(2);
+    bed.up(1);
+    bed.register_with(1, session(1), &[claim(1, epoch(5, 2))])
+        .unwrap();
+    bed.ask(1, 0).unwrap();
+    bed.coordinator.open_barrier(bed.now);
+    bed.coordinator.handle_hearing(bed.now, NodeId(1), true);
+    let said = bed.settle();
+    let ended = |of: u32| {
+        said.iter().find_map(|out| match out {
+            Out::Home {
+                shard, previous, ..
+            } if *shard == of => Some(*previous),
+            _ => None,
+        })
+    };
+    assert_eq!(ended(0), Some(Previous::Lapsed), "{said:?}");
+    assert_ne!(ended(1), Some(Previous::Lapsed), "it is still there");
 }
 
 #[test]
