@@ -23,6 +23,9 @@
 //!   `retry_interval` until they are answered. Acknowledgements and maps are not; regions ask again.
 //! - Every input is O(1) in the number of shards, except for a `Register` (O(claims)), `begin` (O(shards)) and the
 //!   strategy's rebalance. What concerns many shards is done in batches of [`Coordinator::handle_timeout`].
+//! - Unless membership is trusted, a shard is freed only by its owner's word, by a newer session of its owner's region, or
+//!   when leadership says that the owner's lease is over ([`Coordinator::handle_lapsed`]); never by a removal, a refusal or
+//!   a timeout.
 //! - It does not detect failures: membership and leadership say who is there and whose lease is over.
 //!
 //! ```

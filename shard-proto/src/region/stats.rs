@@ -26,11 +26,12 @@ pub struct RegionStats {
     pub rejected_origin_ended: u64,
     /// Envelopes and markers from no member, or for no shard. Worth a warning.
     pub refused_envelopes: u64,
-    /// Returns and answers to markers that nothing was outstanding for. Worth a warning.
+    /// Returns and answers to markers that nothing was outstanding for. Answers to a marker that was sent twice are
+    /// counted, too; many of them, or any returns, are worth a warning.
     pub refused_returns: u64,
     /// Directives from another node than the adopted leader, of another term, or malformed. Worth a warning.
     pub refused_directives: u64,
-    /// Markers for which no buffer slot was left; their origins wait until they give the path up.
+    /// Markers for which no buffer slot was left; their origins send them again.
     pub dropped_markers: u64,
     /// Grants taken.
     pub grants: u64,
