@@ -1,21 +1,34 @@
 //! Who coordinates, under which term.
 //!
-//! One [`Leadership`] runs on every node. It answers two questions for the layers above: *who coordinates, under
-//! which term* ([`LeadershipCommand::Adopt`]), and *does this node coordinate*
-//! ([`LeadershipCommand::Begin`], [`LeadershipCommand::OpenBarrier`], [`LeadershipCommand::End`]).
+//! One [`Leadership`] runs on every node. It answers three questions for the layers above: *who coordinates, under
+//! which term* ([`LeadershipCommand::Adopt`]), *until when may this node serve* ([`LeadershipCommand::Lease`],
+//! [`LeadershipCommand::Lapsed`]), and *does this node coordinate* ([`LeadershipCommand::Begin`],
+//! [`LeadershipCommand::Act`], [`LeadershipCommand::OpenBarrier`], [`LeadershipCommand::End`]).
 //!
 //! ```text
 //! as a node    nobody ── beat of a higher term ──▶ following ── silence, resignation, removal ──▶ nobody
-//! as a leader  no reign ── named, and nobody followed ──▶ reign ── yields, leaves, removed ──▶ no reign
-//!                                                         reign ── refused ──▶ reign of a higher term
+//!              no lease ── echo of its beat ──▶ lease ── until it is over ──▶ lapsed, no lease
+//! as a leader  no reign ── named, and nobody followed ──▶ recovering ── support of a quorum ──▶ acting ──▶ open
+//!              recovering, acting ── refused, support lost ──▶ recovering under a higher term
+//!              recovering, acting ── yields, follows another, leaves, removed ──▶ no reign
 //! ```
 //!
-//! # How a leader is found under [`Ownership::Trust`]
+//! # Under [`Ownership::Lease`]
+//!
+//! * A voter that hears its leader is bound to it for `support_lease` from each beat. A leader acts until
+//!   `support_lease - drift` after it *sent* the newest beats that a quorum of voters echoed, so no two act at once.
+//! * A node serves until at most `lease` after it *sent* the newest beat that the leader echoed, and the leader echoes
+//!   only while it acts, with a limit that lies `lease - support_lease` behind its support. So every lease of a reign
+//!   is over `lease + drift` after its last supporters heard of it: then the barrier of the next one opens.
+//! * Numbers of beats say when they were sent, so an echo tells that without a table.
+//! * What is over by `now` is over before an input is looked at: each `handle_*` begins with that.
+//!
+//! # Under [`Ownership::Trust`]
 //!
 //! * The oldest eligible member of the view leads, by `(incarnation, node)`. Eligible: up, not leaving, and not known
 //!   to keep quiet. One that is named and not heard for [`LeadershipConfig::patience`] counts as quiet, and the next
 //!   one is named; it counts again with its next beat. A leader counts as silent `support_lease` after its newest
-//!   beat.
+//!   beat. (This names the next leader under leases too, among the voters.)
 //! * A node that follows a leader and hears its beats follows nobody else, whatever the view says. A node that comes
 //!   in therefore never takes a reign over, also if its clock is behind and it looks older than all.
 //! * A node that comes in listens for [`LeadershipConfig::patience`] from when it knows another member, before it may
@@ -30,17 +43,12 @@
 //! * A leader that was stopped for longer than `support_lease` gives its reign up and listens for two beats, since
 //!   another may lead by now.
 //!
-//! A node leads from [`Leadership::handle_timeout`] only, so that everything the adapter knew before counts.
+//! A node begins to lead from [`Leadership::handle_timeout`] only, so that everything the adapter knew before counts.
 //!
-//! # Where leases go
-//!
-//! `Trust` decides three things that an ownership by lease decides otherwise, each in one place: when a node's promise
-//! to its leader is over (`follow.rs`, `silent_at`), what a leader may echo and for how long it is valid (`poll.rs`,
-//! `grant`), and when a reign acts and its barrier opens (`lead.rs`, `begin` and `check_barrier`). Under leases, `Begin`
-//! waits for a quorum of registered voters and echoes instead of coming with the term; the own node adopts last
-//! instead of first; `duel` is replaced by the promises of the voters; and a reign without support ends. The table of
-//! nodes already keeps what that needs: the newest beat of each node, its term, and its registration.
+//! Under [`Ownership::External`] nodes follow the highest token at once, and the holder acts at once; leases and the
+//! barrier are as under `Lease`. Whoever says that the lease outside is held must say so when it is not, in time.
 
+mod clock;
 mod command;
 mod config;
 mod error;
@@ -55,8 +63,10 @@ mod support;
 #[cfg(test)]
 mod tests;
 mod trust;
+mod view;
 mod voters;
 
+use clock::sent_at;
 pub use command::LeadershipCommand;
 pub use config::{ConfigError, LeadershipConfig, Ownership};
 pub use error::ControlError;
@@ -66,9 +76,9 @@ pub use peer::PeerSlot;
 use peer::Peers;
 pub use voters::{Voters, VotersError};
 
-use crate::membership::{Member, MemberChange, MemberState, NodesFull};
+use crate::membership::{MemberChange, MemberState, NodesFull};
 use crate::wire::Control;
-use crate::{Incarnation, Instant, Leader, NodeId, Term, earliest};
+use crate::{Incarnation, Instant, Leader, NodeId, Term};
 
 /// Counters of a [`Leadership`]. They only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -360,7 +370,8 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
     }
 
     /// The lease outside says that this node leads under `token` (a number that grows with each holder), or that it
-    /// does not. [`Ownership::External`] only; otherwise ignored.
+    /// does not: say the latter before another can hold it, or two act. A token that is not above every term this node
+    /// knows is ignored. [`Ownership::External`] only; otherwise ignored.
     pub fn handle_external(&mut self, now: Instant, token: Option<Term>) {
         self.advance(now);
         if self.config.ownership() == Ownership::External {
@@ -486,195 +497,4 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
     pub const fn stats(&self) -> &LeadershipStats {
         &self.stats
     }
-
-    /// No promise, no lease: membership is believed.
-    fn is_leased(&self) -> bool {
-        self.config.ownership() != Ownership::Trust
-    }
-
-    /// Leaders need the support of voters.
-    fn is_voting(&self) -> bool {
-        self.config.ownership() == Ownership::Lease
-    }
-
-    /// Takes the time, and notices if this node was stopped: then what was sent to it meanwhile comes first, but what
-    /// is over by now is over before that.
-    fn advance(&mut self, now: Instant) {
-        self.now = self.now.max(now);
-        let late = self
-            .wake
-            .map_or(core::time::Duration::ZERO, |wake| self.now.since(wake));
-        if late > self.two_beats() {
-            self.resume_until = self.now.after(self.two_beats());
-            if !self.is_leased() && late > self.config.support_lease() && self.has_rivals() {
-                self.end_reign();
-            }
-            // Once per stop.
-            self.wake = Some(self.now);
-        }
-        if self.is_leased() {
-            self.expire_lease();
-            self.expire_support();
-            self.expire_grants();
-            self.expire_leader();
-        }
-    }
-
-    /// Brings everything that depends on the time or on others up to date.
-    fn settle(&mut self, may_begin: bool) {
-        self.expire_leader();
-        self.name(may_begin);
-        if self.is_voting() {
-            self.check_support();
-        }
-        self.check_barrier();
-        self.make_beats();
-        self.wake = self.next_wake();
-    }
-
-    fn next_wake(&self) -> Option<Instant> {
-        let mut wake = None;
-        if let Some(reign) = &self.reign {
-            wake = Some(reign.beat_at.min(self.lapse_scan_at));
-            if !reign.acts {
-                wake = earliest(wake, Some(self.patience_of(reign.began)));
-            } else if self.is_voting() {
-                wake = earliest(wake, reign.support);
-            }
-            if reign.acts && !reign.open {
-                wake = earliest(wake, reign.barrier);
-            }
-        }
-        if self.is_leased() {
-            wake = earliest(wake, self.lease_until);
-        }
-        if let Some(following) = &self.following {
-            wake = earliest(wake, Some(self.node_beat_at));
-            wake = earliest(wake, Some(self.silent_at(following)));
-        }
-        if self.reign.is_some() || self.following.is_some() {
-            return wake;
-        }
-        let named = match self.named {
-            Some((node, _)) if node == self.me => Some(self.begin_at().max(self.now)),
-            Some((_, since)) => Some(self.patience_at(since)),
-            None => None,
-        };
-        earliest(wake, named)
-    }
-
-    fn next_leader_seq(&self) -> u64 {
-        next_seq(self.leader_seq, self.now)
-    }
-
-    fn next_node_seq(&self) -> u64 {
-        next_seq(self.node_seq, self.now)
-    }
-
-    fn two_beats(&self) -> core::time::Duration {
-        self.config.beat().saturating_mul(2)
-    }
-
-    fn see_myself(&mut self, member: &Member) {
-        if member.incarnation > self.incarnation {
-            self.remove_myself();
-        } else if member.incarnation == self.incarnation
-            && let Some(peer) = self.peers.member_mut(self.me)
-        {
-            peer.state = Some(member.state);
-        }
-    }
-
-    fn remove_myself(&mut self) {
-        self.removed = true;
-        self.end_reign();
-    }
-
-    fn see(&mut self, member: &Member) -> Result<(), NodesFull> {
-        let mut fresh = PeerSlot {
-            beat_due: self.reign.is_some(),
-            ..PeerSlot::new(
-                member.node,
-                member.incarnation,
-                Some(member.state),
-                self.now,
-            )
-        };
-        match self.peers.slot_mut(member.node) {
-            Some(peer) if peer.incarnation == member.incarnation => {
-                if peer.state.is_some() && peer.state != Some(member.state) {
-                    peer.state = Some(member.state);
-                    if member.state == MemberState::Up {
-                        peer.up_since = self.now;
-                        peer.quiet = false;
-                    }
-                }
-                return Ok(());
-            }
-            Some(peer) if peer.incarnation > member.incarnation => return Ok(()),
-            Some(peer) => {
-                // The lease of the former life may last.
-                fresh.lapse_from = peer.lapse_from;
-                fresh.lapsed = peer.lapsed;
-                self.lose(member.node);
-            }
-            None => {}
-        }
-        self.peers.put(fresh)?;
-        self.told.mail |= fresh.beat_due;
-        if !self.joined {
-            self.joined = true;
-            self.listen_until = self.now.after(self.config.patience());
-        }
-        Ok(())
-    }
-
-    fn remove(&mut self, node: NodeId, incarnation: Incarnation) {
-        if node == self.me {
-            if incarnation >= self.incarnation {
-                self.remove_myself();
-            }
-            return;
-        }
-        let mut gone = PeerSlot::new(node, incarnation, None, self.now);
-        if let Some(peer) = self.peers.slot_mut(node) {
-            if peer.incarnation > incarnation {
-                return;
-            }
-            // Its lease may last.
-            gone.lapse_from = peer.lapse_from;
-            gone.lapsed = peer.lapsed;
-        }
-        self.lose(node);
-        // No room to remember a node that was never here: nothing to undo.
-        let _ = self.peers.put(gone);
-    }
-
-    /// An incarnation of the node has ended.
-    fn lose(&mut self, node: NodeId) {
-        if let Some(following) = self.following
-            && following.leader.node == node
-        {
-            // Membership can be wrong: the promise stands.
-            self.promised_until = self.silent_at(&following);
-            self.stop_following();
-        }
-        if self.former == Some(node) {
-            self.former = None;
-        }
-    }
-}
-
-/// Numbers of beats say when they were sent, so that an echo does, without a table: microseconds, and ten bits for
-/// beats of the same microsecond.
-const SEQ_BITS: u32 = 10;
-
-fn next_seq(before: u64, now: Instant) -> u64 {
-    let time = now.as_micros().min(u64::MAX >> SEQ_BITS) << SEQ_BITS;
-    before.saturating_add(1).max(time)
-}
-
-/// When the beat with this number was sent.
-const fn sent_at(seq: u64) -> Instant {
-    Instant::from_micros(seq >> SEQ_BITS)
 }

@@ -3,4 +3,5 @@
 mod model;
 mod random;
 mod rules;
+mod scenarios;
 mod world;
