@@ -93,6 +93,8 @@ pub struct Node<B> {
     guard: Instant,
     /// The application has not heard of `lease`.
     lease_news: bool,
+    /// It was lost, and the application has not heard of that.
+    lease_lost: bool,
     /// The application has not heard of `leader`.
     leader_news: bool,
     members: Members,
@@ -182,6 +184,7 @@ impl<B: Body> Node<B> {
             reign: None,
             guard: Instant::FAR_FUTURE,
             lease_news: false,
+            lease_lost: false,
             leader_news: false,
             members,
             gossip,

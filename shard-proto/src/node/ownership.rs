@@ -69,6 +69,11 @@ impl<B: Body> Node<B> {
 
     /// What the adapter has to know of the lease, before anything else.
     pub(super) fn poll_lease(&mut self) -> Option<NodeCommand<B>> {
+        // A loss is told even if there is a new lease by now.
+        if core::mem::take(&mut self.lease_lost) {
+            self.lease_news = self.lease.is_some();
+            return Some(NodeCommand::Lease(None));
+        }
         if !self.lease_news || (self.lease.is_some() && self.types.is_lapsing()) {
             return None;
         }
@@ -101,6 +106,7 @@ impl<B: Body> Node<B> {
             LeadershipCommand::Lease(until) => {
                 self.lease = until;
                 self.lease_news = true;
+                self.lease_lost |= until.is_none();
                 for (_, kind) in self.types.touch_all() {
                     kind.region.handle_lease(now, until);
                 }

@@ -131,7 +131,7 @@ impl Cluster {
         let Some(serving) = app.serving.get_mut(&(ty, shard)) else {
             return;
         };
-        if serving.epoch != epoch || serving.stopping {
+        if serving.epoch != epoch || serving.stopping || serving.lapsed {
             return;
         }
         // Without a lease nothing is handled; the shard is about to be stopped.
@@ -279,6 +279,7 @@ impl Cluster {
                     started: false,
                     stopping: false,
                     open: false,
+                    lapsed: false,
                     mailbox: VecDeque::new(),
                 };
                 let old = self.hosts[host].app.serving.insert((ty, shard), serving);
@@ -318,6 +319,11 @@ impl Cluster {
                 let app = &mut self.hosts[host].app;
                 let began = app.lease.is_none_or(|old| old <= now) && until.is_some();
                 app.lease = until;
+                if until.is_none() {
+                    for serving in app.serving.values_mut() {
+                        serving.lapsed = true;
+                    }
+                }
                 if began {
                     self.check_lease(host);
                 }

@@ -95,7 +95,8 @@ impl Cluster {
     fn check_home(&self, host: usize, ty: TypeIndex, shard: ShardId) {
         for other in (0..self.hosts.len()).filter(|other| *other != host) {
             let there = &self.hosts[other];
-            if there.alive && there.app.serving.contains_key(&(ty, shard)) {
+            let serving = there.app.serving.get(&(ty, shard));
+            if there.alive && serving.is_some_and(|serving| !serving.lapsed) {
                 let until = self.serves_until(other);
                 assert!(
                     until.is_none(),
@@ -111,8 +112,11 @@ impl Cluster {
     /// A host has a lease again: what it still runs must be nobody else's.
     pub(super) fn check_lease(&self, host: usize) {
         if self.is_leased() && self.serves_until(host).is_some() {
-            for (ty, shard) in self.hosts[host].app.serving.keys() {
-                self.check_home(host, *ty, *shard);
+            for ((ty, shard), serving) in &self.hosts[host].app.serving {
+                assert!(serving.stopping || !serving.lapsed, "{shard} runs on");
+                if !serving.lapsed {
+                    self.check_home(host, *ty, *shard);
+                }
             }
         }
     }

@@ -77,6 +77,8 @@ pub(super) struct Serving {
     pub(super) started: bool,
     pub(super) stopping: bool,
     pub(super) open: bool,
+    /// The lease under which it ran was lost: it handles nothing any more, whatever comes.
+    pub(super) lapsed: bool,
     mailbox: VecDeque<Waiting>,
 }
 
