@@ -85,7 +85,10 @@ impl Machine {
     ) -> Result<(), ControlError> {
         let index = self.check(home.shard.0, home.epoch, term)?;
         if home.node == self.me {
-            self.granted(t, index, home.epoch, home.session);
+            self.granted(t, index, home);
+            if home.previous == Previous::Lapsed && self.owns(t, index, home.epoch) {
+                self.note_lapsed(t, index);
+            }
         } else {
             let named = Named {
                 node: home.node,
@@ -137,14 +140,9 @@ impl Machine {
     }
 
     /// A `ShardHome` that names this region.
-    fn granted<P>(
-        &mut self,
-        t: &mut RegionTables<'_, P>,
-        index: u32,
-        epoch: Epoch,
-        session: Session,
-    ) {
-        let is_mine = session == self.session && self.may_host();
+    fn granted<P>(&mut self, t: &mut RegionTables<'_, P>, index: u32, home: &ShardHome) {
+        let epoch = home.epoch;
+        let is_mine = home.session == self.session && self.may_host();
         let has_lease = self.has_lease();
         let Some(slot) = t.shards.get_mut(index as usize) else {
             return;
@@ -168,6 +166,11 @@ impl Machine {
         } else {
             self.take(t, index, epoch);
         }
+    }
+
+    fn owns<P>(&self, t: &RegionTables<'_, P>, index: u32, epoch: Epoch) -> bool {
+        let slot = t.shards.get(index as usize);
+        slot.is_some_and(|slot| slot.state.is_owned() && slot.epoch == epoch)
     }
 
     /// An epoch that is not served here: nothing at or below it will be. What is held under a lower one stops first.

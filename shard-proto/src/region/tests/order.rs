@@ -301,6 +301,24 @@ fn r4_3_after_a_lapse_it_waits_a_retry_interval() {
 }
 
 #[test]
+fn r4_3_the_new_home_waits_no_longer_for_what_its_own_callers_sent_before() {
+    let mut world = World::new(&[A, B, D]);
+    drop_the_answer(&mut world);
+    world.home_is(A, A, 2, Previous::Lapsed);
+    world.send(A);
+    for _ in 0..5 {
+        // Repeated until it has started.
+        world.pass(49);
+        world.home_is(A, A, 2, Previous::Lapsed);
+    }
+    assert_eq!(world.region(A).flushing(), 1);
+    world.pass(5);
+    assert_eq!(world.region(A).stats().paths_lapsed, 1);
+    assert_eq!(world.numbers_handled(A), [0, 2]);
+    assert_eq!(world.host(A).opened.len(), 1);
+}
+
+#[test]
 fn r4_3_a_repeated_answer_does_not_restart_the_wait() {
     let mut world = World::new(&[A, B, D]);
     drop_the_answer(&mut world);
