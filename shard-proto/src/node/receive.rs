@@ -456,7 +456,7 @@ impl<B: Body> Node<B> {
 
     /// A region that registers for a higher term than that of this node's reign has obeyed another leader.
     fn heed_term(&mut self, now: Instant, from: NodeId, header: &Header) {
-        if !self.reign.is_some_and(|reign| header.term() > reign.term) {
+        if self.reign.is_none_or(|reign| header.term() <= reign.term) {
             return;
         }
         let term = header.term();
