@@ -480,6 +480,9 @@ impl<St: Store> World<St> {
             Fault::ProbeOver => {
                 self.core.checker.probe_over(now);
                 self.apply(Fault::HealAll);
+                for host in 0..self.core.config.nodes {
+                    self.apply_to(usize::from(host), Fault::Start { host });
+                }
             }
             Fault::Pause { host, .. }
             | Fault::Crash { host }
@@ -589,8 +592,13 @@ impl<St: Store> World<St> {
             return;
         }
         let (lease, acting) = (state.lease_until, state.acting);
-        self.core.set_lease(host, lease);
-        self.core.set_acting(host, acting);
+        // What is over stays over.
+        if state.acting_real > self.core.now {
+            self.core.set_acting(host, acting);
+        }
+        if self.core.hosts[host].lease_real > self.core.now {
+            self.core.set_lease(host, lease);
+        }
         if !self.core.hosts[host].is_paused(self.core.now) {
             let local = self.core.local(host);
             if let Some(machine) = &mut self.machines[host] {

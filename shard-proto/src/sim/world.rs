@@ -79,9 +79,8 @@ impl<St: Store> World<St> {
         let calm = micros(config.faulty_for) + micros(config.calm_for);
         let last = schedule.faults.last().map_or(0, |(at, _)| *at);
         let traffic_end = calm.max(last) + 1;
-        // Longer than any message waits: for a path that is given up.
-        let lease = config.leadership.lease() + config.leadership.drift();
-        let tail = config.handoff_timeout + 2 * lease + 8 * config.retry_interval;
+        // Longer than any message waits.
+        let tail = config.bound();
         let script = Box::new(Detectors::new(
             seed,
             config.nodes,
