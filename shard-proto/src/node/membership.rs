@@ -13,7 +13,7 @@ use super::{AskFailure, Body, MembershipMode, Node, NodeCommand, Phase, Warning,
 use crate::membership::{Member, MemberChange, MemberState, RemovalCause};
 use crate::region::{Origin, RejectReason};
 use crate::wire::control::Refusal;
-use crate::wire::{Control, Data, Kind, ReturnReason};
+use crate::wire::{Control, Data, Kind};
 use crate::{Incarnation, Instant, NodeId};
 
 /// Subjects of warnings, beside the kinds of frames.
@@ -407,9 +407,8 @@ impl<B: Body> Node<B> {
         message.ask = self.asks.waits_for(envelope.correlation, index);
         let (now, epoch) = (self.now, frame.header.epoch());
         let taken = self.types.touch(ty).is_some_and(|kind| {
-            let reason = ReturnReason::Moved;
             kind.region
-                .handle_return(now, node, envelope.shard, epoch, reason, message)
+                .take_back(now, node, envelope.shard, epoch, message)
                 .is_ok()
         });
         if taken {

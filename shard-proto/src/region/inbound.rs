@@ -229,6 +229,30 @@ impl Machine {
         self.buffer_in_front(t, index, payload)
     }
 
+    /// See [`Region::take_back`](super::Region::take_back).
+    pub(super) fn take_back<P>(
+        &mut self,
+        t: &mut RegionTables<'_, P>,
+        from: NodeId,
+        shard: ShardId,
+        epoch: Epoch,
+        payload: P,
+    ) -> Result<(), ReturnError<P>> {
+        let index = shard.0;
+        if let Some(slot) = t.shards.get(index as usize)
+            && slot.state == State::Remote
+            && slot.epoch == epoch
+            && !slot.has(flag::FLUSHING)
+            && t.nodes
+                .get(usize::from(slot.node))
+                .is_some_and(|home| home.node == from)
+        {
+            // Before the return is taken for one of a home that lives, and its epoch is never taken again.
+            self.forget_home(t, index);
+        }
+        self.come_back(t, from, shard, epoch, ReturnReason::Moved, payload)
+    }
+
     fn buffer_in_front<P>(
         &mut self,
         t: &mut RegionTables<'_, P>,

@@ -166,6 +166,24 @@ impl<P, S: RegionStorage<P>> Region<P, S> {
             .come_back(t, from, shard, epoch, reason, payload)
     }
 
+    /// Takes back a message for `to` that never left this node: the life it was for is over, which the region is told
+    /// next. It is buffered in front of what was not sent yet, behind what came back before. O(1).
+    ///
+    /// # Errors
+    /// As [`Region::handle_return`].
+    pub fn take_back(
+        &mut self,
+        now: Instant,
+        to: NodeId,
+        shard: ShardId,
+        epoch: Epoch,
+        payload: P,
+    ) -> Result<(), ReturnError<P>> {
+        let t = &mut self.storage.tables();
+        self.machine.advance(t, now);
+        self.machine.take_back(t, to, shard, epoch, payload)
+    }
+
     /// Takes a marker of another node; a [`Command::Flushed`] answers it behind everything that came before. O(1).
     pub fn handle_flush(
         &mut self,

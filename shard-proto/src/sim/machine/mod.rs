@@ -430,14 +430,7 @@ impl<St: Store> Machine<St> {
         };
         kind.dirty = true;
         kind.region
-            .handle_return(
-                now,
-                to,
-                frame.shard,
-                frame.epoch,
-                ReturnReason::Moved,
-                message,
-            )
+            .take_back(now, to, frame.shard, frame.epoch, message)
             .is_ok()
     }
 
