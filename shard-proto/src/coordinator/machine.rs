@@ -180,6 +180,14 @@ impl<A: AllocationStrategy, S: CoordinatorStorage> Coordinator<A, S> {
         }
     }
 
+    /// The lease of a life of the node that was replaced is over for sure: as [`Self::handle_lapsed`], unless the present
+    /// life has registered, which freed its shards.
+    pub fn handle_former_lapsed(&mut self, now: Instant, node: NodeId) {
+        if self.book.phase != CoordPhase::Idle {
+            self.at(now).0.handle_former_lapsed(node);
+        }
+    }
+
     /// Does a bounded batch of what is due; [`Self::poll_timeout`] stays due if more is left.
     ///
     /// The strategy's `rebalance` counts as one step, whatever it costs.

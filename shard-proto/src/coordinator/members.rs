@@ -280,6 +280,17 @@ impl Ledger<'_> {
         self.vacated(index);
     }
 
+    pub(super) fn handle_former_lapsed(&mut self, node: NodeId) {
+        let slot = self.find(node).and_then(|index| self.node(index));
+        let is_former = |slot: &CoordNodeSlot| {
+            let session = slot.session;
+            session.is_none_or(|session| session.incarnation < slot.incarnation)
+        };
+        if slot.is_some_and(is_former) {
+            self.handle_lapsed(node);
+        }
+    }
+
     /// The life of a member, if the node is one.
     pub(super) fn incarnation(&self, index: u16) -> Option<Incarnation> {
         self.node(index).map(|slot| slot.incarnation)

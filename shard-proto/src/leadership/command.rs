@@ -56,5 +56,7 @@ pub enum LeadershipCommand {
     NodeLapsed {
         /// The node.
         node: NodeId,
+        /// Only those of a life that was replaced: a session of the present one stays.
+        former: bool,
     },
 }

@@ -126,6 +126,16 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
         let (now, after) = (self.now, self.lapse_after());
         let mut next = Instant::FAR_FUTURE;
         for peer in self.peers.all_mut() {
+            if let Some(from) = peer.former_from {
+                let at = from.after(after);
+                if now < at {
+                    next = next.min(at);
+                } else {
+                    peer.former_from = None;
+                    peer.former_lapsed = true;
+                    self.told.mail = true;
+                }
+            }
             let Some(from) = peer.lapse_from else {
                 continue;
             };

@@ -36,6 +36,10 @@ pub struct PeerSlot {
     pub(super) granted: bool,
     /// Its lease may last for `lease + drift` from here; `None`: it has none of this reign.
     pub(super) lapse_from: Option<Instant>,
+    /// The same, of the life before.
+    pub(super) former_from: Option<Instant>,
+    /// To tell: the lease of the life before is over.
+    pub(super) former_lapsed: bool,
     /// Its sessions were ended: it gets no lease before all its types have registered again.
     pub(super) ended: bool,
     /// To tell: its lease is over.
@@ -96,6 +100,8 @@ impl PeerSlot {
         sent: 0,
         granted: false,
         lapse_from: None,
+        former_from: None,
+        former_lapsed: false,
         ended: false,
         lapsed: false,
         told_hears: false,
@@ -148,6 +154,12 @@ impl PeerSlot {
             .is_some_and(|beat| self.registered == (term, beat.types))
     }
 
+    /// Whether the adapter waits to hear that a lease of it is over.
+    const fn may_serve(&self) -> bool {
+        let pending = self.lapse_from.is_some() || self.former_from.is_some();
+        pending || self.lapsed || self.former_lapsed
+    }
+
     /// Forgets what belonged to a reign of this node.
     pub(super) const fn forget_reign(&mut self) {
         self.rival_since = None;
@@ -157,6 +169,8 @@ impl PeerSlot {
         self.sent = 0;
         self.granted = false;
         self.lapse_from = None;
+        self.former_from = None;
+        self.former_lapsed = false;
         self.ended = false;
         self.lapsed = false;
         self.told_hears = false;
@@ -164,7 +178,11 @@ impl PeerSlot {
     }
 
     pub(super) const fn has_mail(&self) -> bool {
-        self.beat_due || self.lapsed || self.refuse.is_some() || self.resign.is_some()
+        self.beat_due
+            || self.lapsed
+            || self.former_lapsed
+            || self.refuse.is_some()
+            || self.resign.is_some()
     }
 }
 
@@ -239,7 +257,7 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Peers<S> {
     fn drop_oldest_removed(&mut self) -> Result<(), NodesFull> {
         let removed = self.all().iter().enumerate();
         let oldest = removed
-            .filter(|(_, peer)| !peer.is_member() && peer.lapse_from.is_none() && !peer.lapsed)
+            .filter(|(_, peer)| !peer.is_member() && !peer.may_serve())
             .min_by_key(|(_, peer)| peer.incarnation);
         let at = oldest.ok_or(NodesFull)?.0;
         self.all_mut()

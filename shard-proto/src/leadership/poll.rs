@@ -133,7 +133,12 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
         let to = peer.node;
         if core::mem::take(&mut peer.lapsed) {
             peer.told_hears = false;
-            return Some(LeadershipCommand::NodeLapsed { node: to });
+            let (node, former) = (to, false);
+            return Some(LeadershipCommand::NodeLapsed { node, former });
+        }
+        if core::mem::take(&mut peer.former_lapsed) {
+            let (node, former) = (to, true);
+            return Some(LeadershipCommand::NodeLapsed { node, former });
         }
         if let Some(hears) = hearing(peer, term, hears_from) {
             peer.told_hears = hears;

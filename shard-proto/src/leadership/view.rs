@@ -44,8 +44,8 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
             Some(peer) if peer.incarnation > member.incarnation => return Ok(()),
             Some(peer) => {
                 // The lease of the former life may last.
-                fresh.lapse_from = peer.lapse_from;
-                fresh.lapsed = peer.lapsed;
+                fresh.former_from = peer.lapse_from.max(peer.former_from);
+                fresh.former_lapsed = peer.lapsed || peer.former_lapsed;
                 self.lose(member.node);
             }
             None => {}
@@ -74,6 +74,8 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
             // Its lease may last.
             gone.lapse_from = peer.lapse_from;
             gone.lapsed = peer.lapsed;
+            gone.former_from = peer.former_from;
+            gone.former_lapsed = peer.former_lapsed;
         }
         self.lose(node);
         // No room to remember a node that was never here: nothing to undo.

@@ -148,9 +148,13 @@ impl<B: Body> Node<B> {
                     kind.coordinator.end(now);
                 }
             }
-            LeadershipCommand::NodeLapsed { node } => {
+            LeadershipCommand::NodeLapsed { node, former } => {
                 for (_, kind) in self.types.touch_all() {
-                    kind.coordinator.handle_lapsed(now, node);
+                    if former {
+                        kind.coordinator.handle_former_lapsed(now, node);
+                    } else {
+                        kind.coordinator.handle_lapsed(now, node);
+                    }
                 }
             }
         }

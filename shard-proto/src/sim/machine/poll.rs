@@ -129,10 +129,14 @@ impl<St: Store> Machine<St> {
                     kind.coordinator.end(now);
                 }
             }
-            LeadershipCommand::NodeLapsed { node } => {
+            LeadershipCommand::NodeLapsed { node, former } => {
                 for kind in &mut self.kinds {
                     kind.dirty = true;
-                    kind.coordinator.handle_lapsed(now, node);
+                    if former {
+                        kind.coordinator.handle_former_lapsed(now, node);
+                    } else {
+                        kind.coordinator.handle_lapsed(now, node);
+                    }
                 }
             }
         }

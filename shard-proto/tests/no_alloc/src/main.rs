@@ -133,7 +133,7 @@ impl Node {
             LeadershipCommand::Act { .. } | LeadershipCommand::Hearing { .. } => {}
             LeadershipCommand::OpenBarrier { .. } => self.coordinator.open_barrier(now),
             LeadershipCommand::End => self.coordinator.end(now),
-            LeadershipCommand::NodeLapsed { node } => self.coordinator.handle_lapsed(now, node),
+            LeadershipCommand::NodeLapsed { node, .. } => self.coordinator.handle_lapsed(now, node),
         }
         Some(0)
     }

@@ -500,7 +500,6 @@ fn a_node_lapses_after_its_last_echoed_beat() {
         Replaced,
         RegistersAgain,
     }
-    let lapsed = LeadershipCommand::NodeLapsed { node: A };
     for (then, lapses) in [
         (Then::Nothing, true),
         (Then::Ended, true),
@@ -508,6 +507,8 @@ fn a_node_lapses_after_its_last_echoed_beat() {
         (Then::Replaced, true),
         (Then::RegistersAgain, false),
     ] {
+        let former = matches!(then, Then::Replaced);
+        let lapsed = LeadershipCommand::NodeLapsed { node: A, former };
         let mut reign = Reign::acting();
         reign.timeout(1_010);
         reign.answer(1_100, A, reign.newest[&A]);

@@ -540,9 +540,14 @@ impl World {
                     assert!(!core::mem::replace(&mut coordinator.open, true));
                 }
                 LeadershipCommand::End => assert!(host.coordinator.take().is_some()),
-                LeadershipCommand::NodeLapsed { node } => {
+                LeadershipCommand::NodeLapsed { node, former } => {
                     let coordinator = host.coordinator.as_mut().unwrap();
-                    coordinator.lapse(node);
+                    let newer = coordinator.registered.get(&node).is_some_and(|session| {
+                        session.0 == host.knows.get(&index(node)).copied().unwrap_or(u64::MAX)
+                    });
+                    if !former || !newer {
+                        coordinator.lapse(node);
+                    }
                 }
                 LeadershipCommand::Hearing { node, hears } => {
                     let coordinator = host.coordinator.as_mut().unwrap();
