@@ -39,7 +39,7 @@ fn settings_name_the_voters_and_the_way_out() {
     assert!(new(base().with_ownership(Ownership::External)).is_ok());
     assert!(new(NodeConfig::standalone()).is_ok());
     let short = base().with_voters(names(&["a"]));
-    let short = short.with_lease(core::time::Duration::from_millis(900));
+    let short = short.with_lease(Duration::from_millis(900));
     assert_eq!(new(short).unwrap_err().field, "lease");
 }
 
@@ -125,7 +125,7 @@ fn a_leader_that_wakes_up_late_follows_the_next() {
         let (mut cluster, cart) = formed(mode, seed, &["a", "b", "c"]);
         traffic(&mut cluster, cart, 20, 5 * MS);
         let before = cluster.hosts[1].app.leader.unwrap();
-        let index = |cluster: &Cluster, leader: crate::Leader| {
+        let index = |cluster: &Cluster, leader: Leader| {
             let mut hosts = cluster.hosts.iter();
             hosts
                 .position(|host| host.node.me() == leader.node)
@@ -159,7 +159,7 @@ fn no_input_comes_before_the_end_of_the_lease() {
         let id = (0..8).map(|entity| format!("user-{entity}"));
         let id = id
             .into_iter()
-            .find(|id| crate::hash::entity_shard(id.as_bytes(), 32) == shard)
+            .find(|id| hash::entity_shard(id.as_bytes(), 32) == shard)
             .unwrap();
         let node = &mut cluster.hosts[host].node;
         assert!(node.lease_until().is_some_and(|until| until < late));

@@ -3,6 +3,7 @@
 mod app;
 mod check;
 mod fault;
+mod meddler;
 mod net;
 
 use alloc::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
@@ -14,6 +15,7 @@ use core::time::Duration;
 use std::println;
 
 use bytes::{BufMut, Bytes, BytesMut};
+pub(super) use meddler::{Meddler, Meddling};
 
 use crate::allocation::LeastShards;
 use crate::hash::{SplitMix64, entity_shard};
@@ -185,48 +187,6 @@ impl Default for World {
             service: (0, 500),
             fast_path: true,
         }
-    }
-}
-
-/// What happens to control frames of a kind.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Meddling {
-    Lose,
-    Double,
-    /// They arrive with what is written after so many microseconds.
-    Delay(u64),
-}
-
-/// Meddles with each control frame of a kind the first time it is said to somebody. Of beats and registrations, which
-/// are never the same, with every second one.
-pub(super) struct Meddler {
-    pub(super) kind: Kind,
-    pub(super) how: Meddling,
-    pub(super) count: u64,
-    seen: BTreeMap<(usize, usize), BTreeSet<Bytes>>,
-    held: Vec<(u64, usize, usize, Bytes)>,
-}
-
-impl Meddler {
-    pub(super) const fn new(kind: Kind, how: Meddling) -> Self {
-        Self {
-            kind,
-            how,
-            count: 0,
-            seen: BTreeMap::new(),
-            held: Vec::new(),
-        }
-    }
-
-    fn is_news(&mut self, to: (usize, usize), frame: &Bytes) -> bool {
-        let changes = matches!(
-            self.kind,
-            Kind::LEADER_BEAT | Kind::NODE_BEAT | Kind::REGISTER
-        );
-        let seen = self.seen.entry(to).or_default();
-        let news = seen.insert(frame.clone()) && (!changes || seen.len() % 2 == 1);
-        self.count += u64::from(news);
-        news
     }
 }
 
