@@ -113,7 +113,11 @@ impl Machine {
 
     /// The same for a home whose incarnation has ended. A map may have named its next life, which membership did not
     /// know yet: a `ShardHome` for that one is taken.
-    pub(super) fn forget_home<P>(&mut self, t: &mut RegionTables<'_, P>, index: u32) -> Option<Epoch> {
+    pub(super) fn forget_home<P>(
+        &mut self,
+        t: &mut RegionTables<'_, P>,
+        index: u32,
+    ) -> Option<Epoch> {
         self.begin_flush(t, index);
         let slot = t.shards.get_mut(index as usize)?;
         if slot.state != State::Remote {
