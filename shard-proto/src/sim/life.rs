@@ -125,6 +125,7 @@ impl<St: Store> World<St> {
             .max(known.unwrap_or(Term::NONE))
             .max(own.unwrap_or(Term::NONE));
         state.alive = false;
+        state.leaving = false;
         state.wake = u64::MAX;
         state.asleep = false;
         state.paused_until = 0;
@@ -514,7 +515,13 @@ impl<St: Store> World<St> {
                 self.core.checker.probe_over(now);
                 self.apply(Fault::HealAll);
                 for host in 0..self.core.config.nodes {
-                    self.apply_to(usize::from(host), Fault::Start { host });
+                    // One that leaves still would be missing later.
+                    let back = if self.core.hosts[usize::from(host)].leaving {
+                        Fault::Restart { host }
+                    } else {
+                        Fault::Start { host }
+                    };
+                    self.apply_to(usize::from(host), back);
                 }
             }
             Fault::Pause { host, .. }
@@ -727,8 +734,10 @@ impl<St: Store> World<St> {
             return self.core.events.push(until, what);
         }
         let reaches = state.lock_cut_until <= now && !state.leaving;
-        let holds = self.lock.holder == Some((host as u8, life)) && self.lock.until > now;
-        if reaches && (holds || self.lock.until <= now) {
+        let own = self.lock.holder == Some((host as u8, life)) && self.lock.until > now;
+        // A holder that was not sure any more for a moment does not go on under the same token.
+        let holds = own && state.lock_until > now;
+        if reaches && (own || self.lock.until <= now) {
             if !holds {
                 let term = (WALL + now) / TERM_UNIT;
                 self.lock.term = term.max(self.lock.term + 1);
