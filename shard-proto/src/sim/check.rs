@@ -402,7 +402,7 @@ impl Checker {
         self.shards[shard as usize]
             .servings
             .retain(|serving| Some(serving.life) != life || serving.epoch != epoch);
-        self.outages.shard_down(now, shard as usize, host);
+        self.outages.shard_down(now, shard as usize, host, true);
         Ok(())
     }
 
@@ -559,6 +559,11 @@ impl Checker {
             });
         }
         Ok(())
+    }
+
+    /// Something goes wrong. O(1), once O(shards).
+    pub fn disturbed(&mut self, now: u64) {
+        self.outages.disturb(now);
     }
 
     /// From now on missing service is due to `cause`. What `victims` serve now is affected by it, the rest should not

@@ -456,6 +456,7 @@ impl<St: Store> World<St> {
     pub(super) fn apply(&mut self, fault: Fault) {
         let now = self.core.now;
         self.core.report.count(&fault);
+        self.core.checker.disturbed(now);
         self.core.trace.add([now, 7 << 40, 0], || {
             alloc::format!("{now} fault: {fault:?}")
         });
@@ -665,6 +666,10 @@ impl<St: Store> World<St> {
                 | Cause::LeaderMute
                 | Cause::LeaderDeaf
         );
+        // Nobody leads without the only voter.
+        if leads && self.core.config.ownership == Ownership::Lease && self.core.config.voters < 3 {
+            return;
+        }
         let other = if others.is_empty() {
             None
         } else {

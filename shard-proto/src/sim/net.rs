@@ -163,8 +163,13 @@ impl Net {
         self.free.push(at);
     }
 
-    pub(super) fn is_flushed(&self, from: usize) -> bool {
+    /// Nothing that a host sent until `then` is unacknowledged.
+    pub(super) fn is_flushed(&self, from: usize, then: u64) -> bool {
         let links = &self.links[from * self.hosts..(from + 1) * self.hosts];
-        links.iter().all(|link| link.unacknowledged() == 0)
+        links.iter().enumerate().all(|(to, link)| {
+            let acknowledges = !self.links[to * self.hosts + from].cut;
+            let newest = link.arrived.back();
+            link.queue.is_empty() && newest.is_none_or(|(at, _)| acknowledges && *at <= then)
+        })
     }
 }

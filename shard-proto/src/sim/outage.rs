@@ -97,7 +97,7 @@ pub struct Outage {
     pub worst: u64,
     /// All of those together, in microseconds.
     pub total: u64,
-    /// The longest, in microseconds, of a shard that somebody else served.
+    /// The longest, in microseconds, of a shard that somebody else served; without moves that followed.
     pub worst_of_others: u64,
 }
 
@@ -131,6 +131,8 @@ struct Shard {
     /// ... and somebody waits since then.
     wanted_at: Option<u64>,
     victim: bool,
+    /// It was stopped in good order: it moves.
+    moves: bool,
 }
 
 /// Follows the service of every shard.
@@ -174,8 +176,8 @@ impl Outages {
         if !shard.up
             && let Some(since) = shard.wanted_at.take()
         {
-            let (victim, gap) = (shard.victim, at.saturating_sub(since));
-            self.count(victim, gap);
+            let (shard, gap) = (*shard, at.saturating_sub(since));
+            self.count(&shard, gap);
         }
         let shard = &mut self.shards[index];
         shard.up = true;
@@ -183,22 +185,23 @@ impl Outages {
         shard.wanted_at = None;
     }
 
-    fn count(&mut self, victim: bool, gap: u64) {
+    fn count(&mut self, shard: &Shard, gap: u64) {
         let outage = &mut self.by_cause[self.cause as usize];
-        if victim {
+        if shard.victim {
             outage.count += 1;
             outage.worst = outage.worst.max(gap);
             outage.total = outage.total.saturating_add(gap);
-        } else {
+        } else if !shard.moves {
             outage.worst_of_others = outage.worst_of_others.max(gap);
         }
     }
 
-    /// The shard is not served by `host` any more.
-    pub(crate) fn shard_down(&mut self, at: u64, index: usize, host: u8) {
+    /// The shard is not served by `host` any more. `moves`: it was stopped in good order.
+    pub(crate) fn shard_down(&mut self, at: u64, index: usize, host: u8, moves: bool) {
         let shard = &mut self.shards[index];
         if shard.up && shard.host == Some(host) {
             shard.up = false;
+            shard.moves = moves;
             shard.down_at = at;
             shard.wanted_at = None;
         }
@@ -207,7 +210,20 @@ impl Outages {
     /// A host serves nothing any more.
     pub(crate) fn host_down(&mut self, at: u64, host: u8) {
         for index in 0..self.shards.len() {
-            self.shard_down(at, index, host);
+            self.shard_down(at, index, host, false);
+        }
+    }
+
+    /// Something goes wrong: the start was no undisturbed one.
+    pub(crate) fn disturb(&mut self, at: u64) {
+        if self.cause != Cause::ColdStart {
+            return;
+        }
+        self.cause = Cause::Storm;
+        for shard in &mut self.shards {
+            if shard.wanted_at.is_some() {
+                shard.wanted_at = Some(at);
+            }
         }
     }
 
@@ -228,7 +244,7 @@ impl Outages {
             if !shard.up
                 && let Some(since) = shard.wanted_at
             {
-                self.count(shard.victim, at.saturating_sub(since));
+                self.count(&shard, at.saturating_sub(since));
                 // What follows is another cause's.
                 self.shards[index].wanted_at = Some(at);
             }

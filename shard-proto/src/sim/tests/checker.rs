@@ -410,17 +410,31 @@ fn missing_service_is_measured_from_when_it_is_wanted() {
 }
 
 #[test]
+fn a_start_that_is_disturbed_is_no_cold_start() {
+    let mut checker = serving();
+    checker.disturbed(2 * S);
+    checker.opened(3 * S, 1, 2);
+    let report = outages(&checker);
+    assert_eq!(report.outage(Cause::ColdStart).worst, 0);
+    assert_eq!(report.outage(Cause::Storm).worst, S);
+}
+
+#[test]
 fn service_of_others_is_measured_apart() {
     let mut checker = serving();
     checker.opened(2 * S, 1, 2);
     checker.probe(3 * S, Cause::Pause, &[0]);
-    checker.serving_ended(3 * S, 1, 2, epoch(5, 1)).unwrap();
-    checker.sent(4 * S, 0, 2, message(4));
-    // It never comes back.
-    checker.probe_over(6 * S);
-    let report = outages(&checker);
-    let pause = report.outage(Cause::Pause);
-    assert_eq!((pause.count, pause.worst_of_others), (0, 2 * S));
+    let mut moved = checker.clone();
+    checker.lease(3 * S, 1, 3 * S).unwrap();
+    moved.serving_ended(3 * S, 1, 2, epoch(5, 1)).unwrap();
+    for (checker, others) in [(&mut checker, 2 * S), (&mut moved, 0)] {
+        checker.sent(4 * S, 0, 2, message(4));
+        // It never comes back.
+        checker.probe_over(6 * S);
+        let report = outages(checker);
+        let pause = report.outage(Cause::Pause);
+        assert_eq!((pause.count, pause.worst_of_others), (0, others));
+    }
 }
 
 #[test]

@@ -1,4 +1,9 @@
 //! Tests of the simulated cluster, and of the protocol in it.
 
 mod checker;
+mod failover;
+mod members;
+mod moves;
 mod schedules;
+mod script;
+mod worlds;

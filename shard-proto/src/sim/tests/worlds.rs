@@ -1,0 +1,99 @@
+//! Whole worlds with the faults of their seeds.
+
+use alloc::boxed::Box;
+use core::time::Duration;
+
+use crate::allocation::Rendezvous;
+use crate::leadership::Ownership;
+use crate::sim::{ArrayStore, FaultProfile, HeapStore, Schedule, World, WorldConfig, minimise};
+
+fn shorter(config: WorldConfig) -> WorldConfig {
+    let calm = config.calm_for();
+    config.with_phases(Duration::from_secs(15), calm)
+}
+
+#[test]
+fn seeds_hold() {
+    for seed in 0..20 {
+        let world = World::<HeapStore>::new(WorldConfig::from_seed(seed), seed).unwrap();
+        let report = world.run().unwrap_or_else(|failure| panic!("{failure}"));
+        assert!(report.delivered > 1_000, "seed {seed} delivers nothing");
+    }
+}
+
+#[test]
+fn arrays_and_the_heap_run_in_lock_step() {
+    for seed in 0..50 {
+        let config = shorter(WorldConfig::from_seed(seed));
+        let mut heap = World::<HeapStore>::new(config.clone(), seed).unwrap();
+        let mut array = World::<ArrayStore>::new(config, seed).unwrap();
+        let mut steps = 0_u64;
+        while heap
+            .step()
+            .unwrap_or_else(|violation| panic!("seed {seed}: {violation}"))
+        {
+            assert!(array.step().unwrap());
+            steps += 1;
+            assert_eq!(heap.now(), array.now(), "seed {seed} step {steps}");
+            assert_eq!(heap.trace(), array.trace(), "seed {seed} step {steps}");
+        }
+        assert!(!array.step().unwrap());
+        assert_eq!(heap.report(), array.report());
+    }
+}
+
+#[test]
+fn a_seed_is_the_same_run_each_time() {
+    let run = || {
+        let config = shorter(WorldConfig::from_seed(5));
+        let mut world = World::<HeapStore>::new(config, 5).unwrap();
+        while world.step().unwrap() {}
+        (world.trace().hash(), world.report())
+    };
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn a_strategy_of_ones_own() {
+    for seed in 0..3 {
+        let config = shorter(WorldConfig::from_seed(seed));
+        let world = World::<HeapStore>::new(config, seed).unwrap();
+        let world = world.strategy(|| Box::new(Rendezvous::new()));
+        world.run().unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}
+
+#[test]
+fn trust_breaks_a_promise_and_the_faults_for_it_are_few() {
+    let trust = |seed| shorter(WorldConfig::from_seed(seed)).with_ownership(Ownership::Trust);
+    let found = (0..50).find_map(|seed| {
+        let world = World::<HeapStore>::new(trust(seed), seed).unwrap();
+        world.run().err()
+    });
+    let found = found.expect("trust never breaks a promise");
+    let least = minimise::<HeapStore>(&trust(found.seed), &found).unwrap();
+    assert_eq!(least.violation.name(), found.violation.name());
+    assert!(least.schedule.faults.len() < found.schedule.faults.len());
+    // It is a replay of its own.
+    let again =
+        World::<HeapStore>::with_schedule(trust(found.seed), found.seed, least.schedule.clone());
+    assert_eq!(again.unwrap().run().unwrap_err(), least);
+}
+
+#[test]
+fn without_faults_nothing_is_reported() {
+    for seed in 0..5 {
+        let config = shorter(WorldConfig::from_seed(seed))
+            .with_faults(FaultProfile::none())
+            .with_noise(0, 0, 0, Duration::ZERO)
+            .with_probe(Duration::ZERO)
+            .with_buffer(1024)
+            .with_window(1024);
+        let schedule = Schedule::draw(seed, &config);
+        let world = World::<HeapStore>::with_schedule(config, seed, schedule).unwrap();
+        let report = world.run().unwrap_or_else(|failure| panic!("{failure}"));
+        assert_eq!(report.reported.iter().sum::<u64>(), 0, "seed {seed}");
+        assert_eq!(report.sent, report.delivered);
+        assert!(report.moves > 0);
+    }
+}
