@@ -2,17 +2,19 @@
 //!
 //! ```text
 //! cargo run --release -p shard-proto --features sim --example seeds -- [--from SEED] [--seeds COUNT]
-//!     [--mode lease|trust|external] [--skew MS]
+//!     [--mode lease|trust|external] [--skew MS] [--stop first|never]
 //! ```
 //!
 //! Exit code 0: none did; 1: one did, and stdout says which and how; 2: the arguments make no sense. Always the lowest
-//! failing seed is named, however many cores there are.
+//! failing seed is named, however many cores there are. With `--stop never` all are tried, and it is counted how many
+//! broke which promise.
 #![allow(
     clippy::std_instead_of_alloc,
     clippy::std_instead_of_core,
     reason = "a program"
 )]
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -28,6 +30,7 @@ struct Options {
     seeds: u64,
     ownership: Ownership,
     skew: Option<Duration>,
+    stop: bool,
 }
 
 fn parse() -> Result<Options, String> {
@@ -36,6 +39,7 @@ fn parse() -> Result<Options, String> {
         seeds: 1000,
         ownership: Ownership::Lease,
         skew: None,
+        stop: true,
     };
     let mut arguments = std::env::args().skip(1);
     while let Some(name) = arguments.next() {
@@ -50,6 +54,13 @@ fn parse() -> Result<Options, String> {
             "--from" => options.from = number()?,
             "--seeds" => options.seeds = number()?,
             "--skew" => options.skew = Some(Duration::from_millis(number()?)),
+            "--stop" => {
+                options.stop = match value.as_str() {
+                    "first" => true,
+                    "never" => false,
+                    _ => return Err(format!("--stop: {value} is neither first nor never")),
+                }
+            }
             "--mode" => {
                 options.ownership = match value.as_str() {
                     "lease" => Ownership::Lease,
@@ -93,19 +104,21 @@ fn main() -> ExitCode {
     let end = options.from.saturating_add(options.seeds);
     let next = AtomicU64::new(options.from);
     let lowest = AtomicU64::new(end);
-    let found = Mutex::new(None);
+    let found = Mutex::new(BTreeMap::new());
     let work = || {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= lowest.load(Ordering::Relaxed) {
                 return;
             }
-            if let Err(failure) = judge(seed, &options)
-                && lowest.fetch_min(seed, Ordering::Relaxed) > seed
-                && let Ok(mut found) = found.lock()
-                && found.as_ref().is_none_or(|(other, _)| *other > seed)
-            {
-                *found = Some((seed, failure));
+            let Err(failure) = judge(seed, &options) else {
+                continue;
+            };
+            if options.stop {
+                lowest.fetch_min(seed, Ordering::Relaxed);
+            }
+            if let Ok(mut found) = found.lock() {
+                found.insert(seed, failure);
             }
         }
     };
@@ -115,11 +128,19 @@ fn main() -> ExitCode {
             scope.spawn(work);
         }
     });
-    match found.into_inner() {
-        Ok(Some((seed, (promise, text)))) => {
-            println!("{seed}\n{promise}\n{text}");
-            ExitCode::FAILURE
+    let found = found.into_inner().unwrap_or_default();
+    let Some((seed, (promise, text))) = found.first_key_value() else {
+        return ExitCode::SUCCESS;
+    };
+    println!("{seed}\n{promise}\n{text}");
+    if !options.stop {
+        let mut counts = BTreeMap::<&str, (usize, u64)>::new();
+        for (seed, (promise, _)) in &found {
+            counts.entry(promise).or_insert((0, *seed)).0 += 1;
         }
-        _ => ExitCode::SUCCESS,
+        for (promise, (count, first)) in counts {
+            println!("{count:6} {promise}, first with seed {first}");
+        }
     }
+    ExitCode::FAILURE
 }

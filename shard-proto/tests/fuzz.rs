@@ -121,6 +121,8 @@ random! {
     handshake: 2000,
     region_ops: 2000,
     coordinator_ops: 2000,
+    leadership_ops: 2000,
+    world: 40,
 }
 
 /// Frames as recorded, one file per kind.

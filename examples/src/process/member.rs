@@ -90,8 +90,7 @@ async fn serve<E: Entity>(
         }
     };
     if told.as_deref() == Some(LEAVE) {
-        // Whoever says so knows how many voters there are.
-        node.leave_forced().await.map_err(Failure::run)?;
+        node.leave().await.map_err(Failure::run)?;
         say(&Event::Left)?;
     } else {
         node.shutdown().await;

@@ -31,13 +31,17 @@ macro_rules! both {
 mod coordinator;
 mod feed;
 mod handshake;
+mod leadership;
 mod region;
 mod wire;
+mod world;
 
 pub use coordinator::coordinator_ops;
 pub use handshake::handshake;
+pub use leadership::leadership_ops;
 pub use region::region_ops;
 pub use wire::{control_roundtrip, frame_decode};
+pub use world::world;
 
 /// A body of a fuzz target.
 pub type Body = fn(&[u8]);
@@ -49,4 +53,6 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("handshake", handshake),
     ("region_ops", region_ops),
     ("coordinator_ops", coordinator_ops),
+    ("leadership_ops", leadership_ops),
+    ("world", world),
 ];
