@@ -36,6 +36,8 @@ pub(super) struct Leaving {
     stopped: bool,
     /// Nothing more is taken from callers here; what was taken is brought to its end.
     closing: bool,
+    /// Messages sent by the time all paths were flushed last.
+    sent: u64,
 }
 
 impl Phase {
@@ -92,6 +94,7 @@ impl<B: Body> Node<B> {
             quiet: None,
             stopped: false,
             closing: false,
+            sent: 0,
         });
         self.links.set_leaving(now);
         if let Some(gossip) = &mut self.gossip {
@@ -166,8 +169,15 @@ impl<B: Body> Node<B> {
             return (leaving, self.finish_leave());
         }
         if leaving.closing {
-            let done = self.is_at_rest() && self.is_flushed();
-            return (leaving, done && self.finish_leave());
+            if !self.is_at_rest() || !self.is_flushed() {
+                return (leaving, false);
+            }
+            if leaving.sent == self.stats.sent {
+                return (leaving, self.finish_leave());
+            }
+            // What was buffered until now went out by paths that are not flushed.
+            self.flush_paths(&mut leaving);
+            return (leaving, true);
         }
         let arrived = self.stats.received.saturating_add(self.stats.returned);
         match leaving.quiet {
@@ -183,10 +193,15 @@ impl<B: Body> Node<B> {
             }
         }
         leaving.closing = true;
-        for (_, kind) in self.types.touch_all() {
-            kind.region.flush_paths(now);
-        }
+        self.flush_paths(&mut leaving);
         (leaving, true)
+    }
+
+    fn flush_paths(&mut self, leaving: &mut Leaving) {
+        leaving.sent = self.stats.sent;
+        for (_, kind) in self.types.touch_all() {
+            kind.region.flush_paths(self.now);
+        }
     }
 
     fn finish_leave(&mut self) -> bool {
