@@ -51,11 +51,15 @@ impl fmt::Display for Failure {
 
 impl core::error::Error for Failure {}
 
-/// A name that is too long and an address that is not allowed are the person's mistakes; that it is in use is not.
+/// A name that is too long, voters that cannot work and an address that is not allowed are the person's mistakes; that
+/// it is in use is not.
 impl From<StartError> for Failure {
     fn from(error: StartError) -> Self {
         match error {
-            StartError::Config(_) => Self::usage(error),
+            StartError::Config(_)
+            | StartError::NoVoters
+            | StartError::Voters(_)
+            | StartError::VotersUnused(_) => Self::usage(error),
             StartError::Listen {
                 error: ref cause, ..
             } if cause.kind() == std::io::ErrorKind::PermissionDenied => Self::usage(error),

@@ -47,6 +47,56 @@ fn the_flights_while_a_node_joins_and_the_leading_one_leaves() {
     }
 }
 
+/// The leading node is killed and another one freezes: rows that have no answer are reported, and nothing is done twice.
+#[cfg(unix)]
+#[test]
+fn nodes_fail_while_it_works() {
+    let json = job(&[
+        "--shards",
+        "32",
+        "--kill-at",
+        "10000",
+        "--freeze-at",
+        "14000:other",
+    ]);
+    for key in [
+        "duplicated",
+        "reordered",
+        "lost",
+        "contradicted",
+        "wrong_totals",
+        "two_homes",
+    ] {
+        assert_eq!(json[key], 0, "{key}: {json}");
+    }
+    let count = |key: &str| json[key].as_u64().unwrap();
+    let failed = count("failed_surely") + count("failed_perhaps");
+    assert_eq!(failed, count("unanswered"), "{json}");
+    assert!(failed <= 256, "no more than were in flight: {json}");
+    let unprocessed = failed - count("perhaps_processed");
+    assert_eq!(count("processed") + unprocessed, 20_000, "{json}");
+    let outages = json["outages"].as_array().unwrap();
+    let changes = [
+        "joined",
+        "was killed",
+        "started again",
+        "froze",
+        "woke",
+        "left",
+    ];
+    assert_eq!(outages.len(), changes.len(), "{json}");
+    for (outage, change) in outages.iter().zip(changes) {
+        let said = outage["change"].as_str().unwrap();
+        assert!(said.contains(change), "{json}");
+    }
+    for failure in [&outages[1], &outages[3]] {
+        assert!(failure["hit"]["shards"].as_u64() > Some(0), "{json}");
+        // A lease is two seconds: shards that had no home for less had two.
+        let least = failure["hit"]["max_ms"].as_u64();
+        assert!(least > Some(1500), "{json}");
+    }
+}
+
 #[test]
 fn any_file_with_a_header() {
     let rows: String = (0..300)

@@ -7,10 +7,14 @@ use std::process::{Command, Output};
 use common::Node;
 use serde_json::Value;
 
+/// A single node leads as long as others trust it to.
+const TRUST: [&str; 2] = ["--ownership", "trust"];
+
 fn send(node: &Node, arguments: &[&str]) -> String {
     let mut send = Command::new(env!("CARGO_BIN_EXE_send"));
     let output = send
         .args(["--seed", &node.address])
+        .args(TRUST)
         .args(arguments)
         .output();
     let output = output.unwrap();
@@ -20,8 +24,8 @@ fn send(node: &Node, arguments: &[&str]) -> String {
 
 #[test]
 fn nodes_answer_and_hand_their_shards_over_when_told_to_stop() {
-    let mut first = Node::start("a", &[]);
-    let mut second = Node::start("b", &[&first.address]);
+    let mut first = Node::start("a", &[], &TRUST);
+    let mut second = Node::start("b", &[&first.address], &TRUST);
     let heard = send(
         &second,
         &["user-42", "hi there", "--repeat", "2", "--every", "1"],
@@ -40,6 +44,24 @@ fn nodes_answer_and_hand_their_shards_over_when_told_to_stop() {
     second.signal("TERM");
     second.line_with("b has left");
     assert!(second.process.wait().unwrap().success());
+}
+
+/// Two of three voters are a majority; one is not, but ends when it is told to.
+#[test]
+fn a_voter_that_cannot_be_done_without_ends_when_it_is_told_to() {
+    let mut first = Node::spawn("a", "127.0.0.1:0", &[], &[]);
+    let mut second = Node::start("b", &[&first.address], &[]);
+    first.takes_part();
+    for node in [&mut first, &mut second] {
+        node.signal("TERM");
+        node.line_with("has left");
+        assert!(node.process.wait().unwrap().success());
+    }
+    // So does one that waits for others.
+    let mut alone = Node::spawn("a", "127.0.0.1:0", &[], &[]);
+    alone.signal("TERM");
+    alone.line_with("has left");
+    assert!(alone.process.wait().unwrap().success());
 }
 
 fn bench(arguments: &[&str]) -> Output {

@@ -85,7 +85,9 @@ fn mistakes_of_every_program_are_one_line_and_exit_code_2() {
     let bytes = OsStr::from_bytes(b"\xff");
     let text = OsStr::new;
     let anywhere = [text("--listen"), text("127.0.0.1:0")];
-    let rows: [(&str, Vec<&OsStr>); 10] = [
+    let two_voters = ["--name", "a", "--voters", "a,b"].map(text);
+    let rows: [(&str, Vec<&OsStr>); 11] = [
+        (NODE, [&two_voters[..], &anywhere[..]].concat()),
         (CLUSTER, vec![bytes]),
         (CLUSTER, vec![text("--input"), long_key.as_os_str()]),
         (NODE, [&[text("--name"), text("")], &anywhere[..]].concat()),
@@ -135,7 +137,8 @@ fn a_member_process_does_not_outlive_its_parent() {
 fn a_node_that_was_replaced_ends() {
     let start = |name: &str, seeds: &[&str]| {
         let mut node = Command::new(NODE);
-        node.args(["--name", name, "--listen", "127.0.0.1:0"]);
+        node.args(["--name", name, "--listen", "127.0.0.1:0", "--lan"]);
+        node.args(["--ownership", "trust"]);
         for seed in seeds {
             node.args(["--seed", seed]);
         }

@@ -33,7 +33,7 @@
 //! | barrier | After a change of leader, the time in which regions register; no shard is allocated before it opens. |
 //! | handoff | A shard leaves its home in order: it is drained, stopped, and then has a new home under a higher epoch. |
 //! | path | The way of one node's messages to one shard: a node and an epoch. A flush marks its end when the shard moves. |
-//! | lease | Until when a node may serve. Without end as long as membership is trusted, the only mode so far. |
+//! | lease | Until when a node may serve: as long as the leader hears it, and a majority of the voters hears the leader. Without end where membership is trusted. |
 //!
 //! # Two regions and a coordinator
 //!

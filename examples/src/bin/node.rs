@@ -9,7 +9,7 @@ use examples::{
     stop,
     visitor::Visitor,
 };
-use shard_tokio::{EntityType, Member, Node};
+use shard_tokio::{EntityType, LeaveError, Member, Node};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -74,7 +74,17 @@ async fn leave(node: &Node) -> Result<ExitCode, Failure> {
         "{} leaves: hands its shards over\n",
         node.name()
     ))?;
-    node.leave().await.map_err(Failure::run)?;
+    if let Err(error) = node.leave().await {
+        let LeaveError::EndsQuorum { voters_up, quorum } = error else {
+            return Err(Failure::run(error));
+        };
+        // Whoever tells a process to end wants it to end.
+        say(format_args!(
+            "{} leaves although {voters_up} voters remain and {quorum} are needed: nobody serves until one more starts\n",
+            node.name()
+        ))?;
+        node.leave_forced().await.map_err(Failure::run)?;
+    }
     say(format_args!("{} has left\n", node.name()))?;
     Ok(ExitCode::SUCCESS)
 }

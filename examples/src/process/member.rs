@@ -90,7 +90,8 @@ async fn serve<E: Entity>(
         }
     };
     if told.as_deref() == Some(LEAVE) {
-        node.leave().await.map_err(Failure::run)?;
+        // Whoever says so knows how many voters there are.
+        node.leave_forced().await.map_err(Failure::run)?;
         say(&Event::Left)?;
     } else {
         node.shutdown().await;

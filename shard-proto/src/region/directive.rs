@@ -9,7 +9,7 @@ use super::{ControlError, members};
 use crate::table::RegionTables;
 use crate::wire::Control;
 use crate::wire::control::{HandOff, Previous, ShardHome, ShardMapUpdate};
-use crate::{Epoch, Incarnation, Leader, NodeId, Session, Term};
+use crate::{Epoch, Incarnation, Leader, NodeId, Term};
 
 /// A home that the coordinator names.
 #[derive(Clone, Copy, Debug)]

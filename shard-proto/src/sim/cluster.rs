@@ -12,6 +12,7 @@ use super::machine::{Body, DataFrame, Note, Sink, Unsent};
 use super::net::{Flight, NOBODY, Net};
 use super::{Checker, Message, Report, Trace, Violation, WorldConfig};
 use crate::hash::{SplitMix64, mix};
+use crate::leadership::Ownership;
 use crate::region::{Origin, RejectReason};
 use crate::wire::{Control, HEADER_LEN, ReturnReason};
 use crate::{EntityTypeId, Epoch, Incarnation, Instant, NodeId, ShardId, Term, micros};
@@ -61,6 +62,7 @@ pub(super) struct Host {
     pub(super) skew: i64,
     /// The highest term a former life knew.
     pub(super) known_term: Term,
+    pub(super) asleep: bool,
     pub(super) paused_until: u64,
     pub(super) pauses: u32,
     pub(super) hang_until: u64,
@@ -89,8 +91,9 @@ pub(super) struct Host {
 }
 
 impl Host {
-    pub(super) fn is_paused(&self, now: u64) -> bool {
-        self.paused_until > now
+    /// It goes on with [`What::Wake`], before all else.
+    pub(super) const fn is_paused(&self) -> bool {
+        self.asleep
     }
 }
 
@@ -138,6 +141,7 @@ impl Core {
                     ppm,
                     skew,
                     known_term: Term::NONE,
+                    asleep: false,
                     paused_until: 0,
                     pauses: 0,
                     hang_until: 0,
@@ -589,6 +593,16 @@ impl Core {
         });
         let set = self.checker.lease(now, host as u8, real);
         self.check(set);
+    }
+
+    /// Until when a host may lead, if that is decided outside.
+    pub(super) fn outside_until(&self, host: usize, until: Instant) -> Instant {
+        if self.config.ownership == Ownership::External {
+            let state = &self.hosts[host];
+            until.min(state.clock.at(state.lock_until))
+        } else {
+            until
+        }
     }
 
     /// Under which term a host leads, and until when.

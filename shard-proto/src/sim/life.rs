@@ -40,6 +40,7 @@ impl<St: Store> World<St> {
         // A process's clock starts anywhere.
         let local = 1_000_000 + state.rng.below(1 << 40);
         state.clock = Clock::new(now, local, state.ppm);
+        state.asleep = false;
         state.paused_until = 0;
         state.pauses += 1;
         state.leaving = false;
@@ -124,7 +125,9 @@ impl<St: Store> World<St> {
             .max(known.unwrap_or(Term::NONE))
             .max(own.unwrap_or(Term::NONE));
         state.alive = false;
+        state.leaving = false;
         state.wake = u64::MAX;
+        state.asleep = false;
         state.paused_until = 0;
         let life = state.life;
         for hosted in &mut state.hosted {
@@ -135,6 +138,10 @@ impl<St: Store> World<St> {
             .add([now, host as u64 | 5 << 40, u64::from(left)], || {
                 alloc::format!("{now} {host} ends life {life}")
             });
+        if left {
+            self.report_unacknowledged(host);
+        }
+        let core = &mut self.core;
         let ended = core.checker.ended(now, host as u8, left);
         core.check(ended);
         // What left the process may still arrive, or some of it.
@@ -164,6 +171,27 @@ impl<St: Store> World<St> {
             Happened::Crashed
         };
         self.happened(host, what);
+    }
+
+    /// The time to leave is up: what may not have arrived is reported.
+    fn report_unacknowledged(&mut self, host: usize) {
+        for to in 0..self.core.hosts.len() {
+            let life = self.core.hosts[host].life;
+            let link = self.core.net.link(host, to);
+            if link.from_life != life {
+                continue;
+            }
+            let arrived = link.arrived.iter().map(|(_, frame)| *frame);
+            let queue = link.queue.iter().map(|flight| flight.frame);
+            let frames: Vec<_> = arrived.chain(queue).collect();
+            for frame in frames {
+                if let Body::Envelope(message) = frame.body {
+                    let reason = RejectReason::PerhapsDelivered;
+                    let mut sink = self.core.sink(host);
+                    sink.reject(frame.ty, frame.shard, Origin::Local, reason, message);
+                }
+            }
+        }
     }
 
     /// Two lives have nothing to do with each other any more, as far as `host` knows.
@@ -238,7 +266,7 @@ impl<St: Store> World<St> {
                 node: host.node,
                 incarnation: host.incarnation,
                 alive: host.alive,
-                paused: host.is_paused(now),
+                paused: host.is_paused(),
                 leaving: host.leaving,
             })
             .collect();
@@ -285,8 +313,8 @@ impl<St: Store> World<St> {
         let (news, life) = self.news[slot as usize];
         let host = usize::from(news.host);
         let state = &self.core.hosts[host];
-        if state.alive && state.life == life && state.is_paused(self.core.now) {
-            let until = state.paused_until;
+        if state.alive && state.life == life && state.is_paused() {
+            let until = state.paused_until.max(self.core.now);
             return self.core.events.push(until, What::News { news: slot });
         }
         self.free_news.push(slot);
@@ -337,10 +365,11 @@ impl<St: Store> World<St> {
 
     /// A host goes on after a pause.
     pub(super) fn wake(&mut self, host: usize, stamp: u32) {
-        let state = &self.core.hosts[host];
-        if !state.alive || state.pauses != stamp || state.is_paused(self.core.now) {
+        let state = &mut self.core.hosts[host];
+        if !state.alive || state.pauses != stamp || !state.asleep {
             return;
         }
+        state.asleep = false;
         self.core.checker.resumed(self.core.now, host as u8);
         self.check_lock(host);
         let local = self.core.local(host);
@@ -357,18 +386,23 @@ impl<St: Store> World<St> {
             return;
         }
         let seed = state.rng.next_u64();
-        let until = state.paused_until.max(self.core.now + 50_000);
-        let paused = state.is_paused(self.core.now);
+        let what = What::StartType {
+            host: host as u8,
+            ty,
+            life,
+        };
+        if state.is_paused() {
+            let until = state.paused_until.max(self.core.now);
+            return self.core.events.push(until, what);
+        }
         let local = self.core.local(host);
         let Some(machine) = &mut self.machines[host] else {
             return;
         };
-        let started = !paused && machine.start_type(local, ty, seed, &mut self.core.sink(host));
+        let started = machine.start_type(local, ty, seed, &mut self.core.sink(host));
         if !started && machine.is_stopped(ty) && machine.phase() == Phase::Running {
-            let host = host as u8;
-            self.core
-                .events
-                .push(until, What::StartType { host, ty, life });
+            let again = self.core.now + 50_000;
+            self.core.events.push(again, what);
         }
         self.after(host);
     }
@@ -379,7 +413,7 @@ impl<St: Store> World<St> {
             return;
         };
         let host = usize::from(host);
-        if self.core.hosts[host].is_paused(self.core.now) {
+        if self.core.hosts[host].is_paused() {
             return;
         }
         let (ty, place) = self.core.place(shard);
@@ -482,7 +516,13 @@ impl<St: Store> World<St> {
                 self.core.checker.probe_over(now);
                 self.apply(Fault::HealAll);
                 for host in 0..self.core.config.nodes {
-                    self.apply_to(usize::from(host), Fault::Start { host });
+                    // One that leaves still would be missing later.
+                    let back = if self.core.hosts[usize::from(host)].leaving {
+                        Fault::Restart { host }
+                    } else {
+                        Fault::Start { host }
+                    };
+                    self.apply_to(usize::from(host), back);
                 }
             }
             Fault::Pause { host, .. }
@@ -520,6 +560,7 @@ impl<St: Store> World<St> {
         let life = state.life;
         match fault {
             Fault::Pause { for_, .. } if alive => {
+                state.asleep = true;
                 state.paused_until = state.paused_until.max(now + micros(for_));
                 state.pauses += 1;
                 state.wake = u64::MAX;
@@ -538,7 +579,7 @@ impl<St: Store> World<St> {
                 self.begin_life(host);
             }
             Fault::Start { .. } if !alive => self.begin_life(host),
-            Fault::Leave { .. } if alive && !state.is_paused(now) => {
+            Fault::Leave { .. } if alive && !state.is_paused() => {
                 let left = self.machines[host]
                     .as_mut()
                     .is_some_and(|machine| machine.leave(local, true, &mut self.core.sink(host)));
@@ -548,7 +589,7 @@ impl<St: Store> World<St> {
                 }
                 self.after(host);
             }
-            Fault::StopRegion { ty, .. } if alive && !state.is_paused(now) => {
+            Fault::StopRegion { ty, .. } if alive && !state.is_paused() => {
                 if let Some(machine) = &mut self.machines[host] {
                     machine.stop_type(local, ty, &mut self.core.sink(host));
                 }
@@ -568,7 +609,7 @@ impl<St: Store> World<St> {
                 state.skew = skew;
                 let floor = Term(self.wall(host) / TERM_UNIT);
                 if alive
-                    && !self.core.hosts[host].is_paused(now)
+                    && !self.core.hosts[host].is_paused()
                     && let Some(machine) = &mut self.machines[host]
                 {
                     machine.handle_term_floor(local, floor, &mut self.core.sink(host));
@@ -600,7 +641,7 @@ impl<St: Store> World<St> {
         if self.core.hosts[host].lease_real > self.core.now {
             self.core.set_lease(host, lease);
         }
-        if !self.core.hosts[host].is_paused(self.core.now) {
+        if !self.core.hosts[host].is_paused() {
             let local = self.core.local(host);
             if let Some(machine) = &mut self.machines[host] {
                 machine.handle_timeout(local, &mut self.core.sink(host));
@@ -681,13 +722,68 @@ impl<St: Store> World<St> {
         }
     }
 
-    /// A host looks for the lock that decides who leads.
+    /// A host looks for the lock that decides who leads, and takes or keeps it if it can.
     pub(super) fn look_for_lock(&mut self, host: usize, life: u32) {
-        let _ = (host, life);
+        let now = self.core.now;
+        let ttl = micros(self.core.config.leadership.lease());
+        let state = &self.core.hosts[host];
+        if !state.alive || state.life != life {
+            return;
+        }
+        let what = What::Lock {
+            host: host as u8,
+            life,
+        };
+        if state.is_paused() {
+            let until = state.paused_until.max(now);
+            return self.core.events.push(until, what);
+        }
+        let reaches = state.lock_cut_until <= now && !state.leaving;
+        let own = self.lock.holder == Some((host as u8, life)) && self.lock.until > now;
+        // A holder that was not sure any more for a moment does not go on under the same token.
+        let holds = own && state.lock_until > now;
+        if reaches && (own || self.lock.until <= now) {
+            if !holds {
+                let term = (WALL + now) / TERM_UNIT;
+                self.lock.term = term.max(self.lock.term + 1);
+                self.lock.holder = Some((host as u8, life));
+            }
+            // The service counts from when it answers, the holder from when it asked.
+            self.lock.until = now + ttl;
+            self.core.hosts[host].lock_until = now + ttl * 9 / 10;
+            let term = Term(self.lock.term);
+            self.say_lock(host, Some(term));
+        } else {
+            self.check_lock(host);
+        }
+        let again = now + ttl / 5 + self.core.rng.below(ttl / 20 + 1);
+        let mine = self.core.hosts[host].lock_until;
+        let again = if mine > now { again.min(mine) } else { again };
+        self.core.events.push(again, what);
     }
 
-    /// A host that was asleep may have lost the lock.
+    /// A host whose lock may be over does not lead any more.
     fn check_lock(&mut self, host: usize) {
-        let _ = host;
+        if self.core.config.ownership == Ownership::External
+            && self.core.hosts[host].lock_until <= self.core.now
+        {
+            self.say_lock(host, None);
+        }
     }
+
+    fn say_lock(&mut self, host: usize, term: Option<Term>) {
+        let local = self.core.local(host);
+        if let Some(machine) = &mut self.machines[host] {
+            machine.handle_external(local, term, &mut self.core.sink(host));
+        }
+        self.after(host);
+    }
+}
+
+/// What outside the cluster decides who leads.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Lock {
+    holder: Option<(u8, u32)>,
+    until: u64,
+    term: u64,
 }

@@ -37,6 +37,7 @@ pub struct World<St: Store = HeapStore> {
     pub(super) strategy: Rc<dyn Fn() -> Box<dyn Strategy>>,
     pub(super) news: Vec<(News, u32)>,
     pub(super) free_news: Vec<u32>,
+    pub(super) lock: super::life::Lock,
     started: bool,
     calm: bool,
     traffic_end: u64,
@@ -98,6 +99,7 @@ impl<St: Store> World<St> {
             strategy: Rc::new(|| Box::new(LeastShards::new())),
             news: Vec::new(),
             free_news: Vec::new(),
+            lock: super::life::Lock::default(),
             started: false,
             calm: false,
             traffic_end,
@@ -279,7 +281,12 @@ impl<St: Store> World<St> {
             }
         }
         self.core.set_lease(host, machine.lease_until());
-        self.core.set_acting(host, machine.acting_until());
+        let mut acting = machine.acting_until();
+        if let Some((_, until)) = &mut acting {
+            // With a lock from outside nobody else knows when it is over.
+            *until = self.core.outside_until(host, *until);
+        }
+        self.core.set_acting(host, acting);
         if machine.phase().is_over() {
             return self.end_life(host);
         }
@@ -331,9 +338,10 @@ impl<St: Store> World<St> {
 
     /// Does it later if the host stands still.
     fn defers(&mut self, host: usize, what: What) -> bool {
-        let until = self.core.hosts[host].paused_until;
-        let paused = until > self.core.now;
+        let state = &self.core.hosts[host];
+        let paused = state.is_paused();
         if paused {
+            let until = state.paused_until.max(self.core.now);
             self.core.events.push(until, what);
         }
         paused
@@ -350,8 +358,8 @@ impl<St: Store> World<St> {
             && receiver.alive
             && receiver.life == flight.to_life
             && receiver.ended[from] <= flight.from_life;
-        if arrives && receiver.is_paused(self.core.now) {
-            let until = receiver.paused_until;
+        if arrives && receiver.is_paused() {
+            let until = receiver.paused_until.max(self.core.now);
             self.core.net.put(at, flight);
             return self.core.events.push(until, What::Control { frame: at });
         }
@@ -391,8 +399,8 @@ impl<St: Store> World<St> {
             return;
         }
         let receiver = &self.core.hosts[to];
-        if receiver.is_paused(self.core.now) {
-            let (until, link) = (receiver.paused_until, link as u16);
+        if receiver.is_paused() {
+            let (until, link) = (receiver.paused_until.max(self.core.now), link as u16);
             return self.core.events.push(until, What::Data { link, stamp });
         }
         state.armed = false;
@@ -581,7 +589,7 @@ impl<St: Store> World<St> {
 
     pub(super) fn send_one(&mut self, host: usize, shard: u32, entity: u32) {
         let state = &mut self.core.hosts[host];
-        if !state.alive || state.is_paused(self.core.now) {
+        if !state.alive || state.is_paused() {
             return;
         }
         let message = super::Message {

@@ -172,6 +172,10 @@ impl Cluster {
             }
         }
         for ((sender, id), count) in &self.numbers {
+            // Who has left hears of nothing that comes back from a home whose lease had lapsed.
+            if self.hosts[*sender as usize].app.left.is_some() {
+                continue;
+            }
             for number in 0..*count {
                 let tell = Tell {
                     sender: *sender,
