@@ -297,7 +297,7 @@ impl<B: Body> Node<B> {
         });
         let hint = envelope.payload.len().saturating_add(envelope.id.len());
         let lane = back.lane(super::send::LANES);
-        let sent = self.links.data(now, peer, lane, hint, |out, slot| {
+        let sent = self.links.data_back(now, peer, lane, hint, |out, slot| {
             let head = super::send::head(slot, entity_type, epoch);
             back.encode_into(&head, slot.max_frame, out).map(|_| ())
         });

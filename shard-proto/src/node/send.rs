@@ -387,8 +387,11 @@ impl<B: Body> Node<B> {
             };
             written.map(|_| ())
         };
-        self.links
-            .data(now, peer, lane(u64::from(shard.0)), whole, write)?;
+        let lane = lane(u64::from(shard.0));
+        match reason {
+            None => self.links.data(now, peer, lane, whole, write)?,
+            Some(_) => self.links.data_back(now, peer, lane, whole, write)?,
+        }
         Ok(peer)
     }
 

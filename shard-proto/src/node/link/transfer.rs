@@ -13,6 +13,9 @@ use crate::{EntityTypeId, Instant, Term};
 
 /// How many windows may be unacknowledged before data is not taken any more.
 const HARD_WINDOWS: u64 = 4;
+/// The same for what goes back. The peer sent it, and had no more than [`HARD_WINDOWS`] under way: acknowledgements go
+/// the same way as what waits here.
+const HARD_WINDOWS_BACK: u64 = 2 * HARD_WINDOWS;
 
 /// What became of one frame of an attached connection.
 enum Step {
@@ -89,6 +92,34 @@ impl Links {
         hint: usize,
         write: impl FnOnce(&mut BytesMut, FrameSlot) -> Result<(), E>,
     ) -> Result<(), DataError<E>> {
+        self.data_within(now, peer, lane, hint, HARD_WINDOWS, write)
+    }
+
+    /// Appends data that goes back to where it came from: there is room for as much as the peer can have sent.
+    ///
+    /// # Errors
+    /// As [`Links::data`].
+    pub(crate) fn data_back<E>(
+        &mut self,
+        now: Instant,
+        peer: PeerSlot,
+        lane: u8,
+        hint: usize,
+        write: impl FnOnce(&mut BytesMut, FrameSlot) -> Result<(), E>,
+    ) -> Result<(), DataError<E>> {
+        self.data_within(now, peer, lane, hint, HARD_WINDOWS_BACK, write)
+    }
+
+    #[inline]
+    fn data_within<E>(
+        &mut self,
+        now: Instant,
+        peer: PeerSlot,
+        lane: u8,
+        hint: usize,
+        windows: u64,
+        write: impl FnOnce(&mut BytesMut, FrameSlot) -> Result<(), E>,
+    ) -> Result<(), DataError<E>> {
         self.tick(now);
         let Some(pair) = self.peers.get_mut(peer) else {
             return Err(DataError::UnknownPeer);
@@ -99,8 +130,8 @@ impl Links {
         let bytes = u64::from(self.config.window_bytes);
         let frames = u64::from(self.config.window_frames);
         if pair.send.holds(
-            bytes.saturating_mul(HARD_WINDOWS),
-            frames.saturating_mul(HARD_WINDOWS),
+            bytes.saturating_mul(windows),
+            frames.saturating_mul(windows),
         ) {
             return Err(DataError::Full);
         }

@@ -215,6 +215,24 @@ impl World {
             })
     }
 
+    /// What goes back to where it came from.
+    pub(super) fn send_back_sized(
+        &mut self,
+        host: usize,
+        other: usize,
+        number: u64,
+        size: usize,
+    ) -> Result<(), super::DataError<EncodeError>> {
+        let slot = self.slot(host, other).unwrap();
+        let mut payload = vec![0; size.max(8)];
+        payload[..8].copy_from_slice(&number.to_le_bytes());
+        self.hosts[host]
+            .links
+            .data_back(self.now, slot, 0, payload.len(), |out, slot| {
+                put(out, slot, &payload)
+            })
+    }
+
     pub(super) fn control(&mut self, host: usize, other: usize, token: u64) -> bool {
         let query = Control::StatsQuery(StatsQuery {
             token: Token(token),

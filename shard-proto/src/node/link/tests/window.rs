@@ -113,6 +113,11 @@ fn a_full_window_is_said_and_so_is_its_end() {
         }
         assert_eq!(sent, if frames == 100 { 400 } else { 168 });
         assert_eq!(world.send_sized(0, 1, 0, size), Err(DataError::Full));
+        // What goes back has room for as much again, which is what the peer can have sent.
+        while world.send_back_sized(0, 1, sent, size).is_ok() {
+            sent += 1;
+        }
+        assert_eq!(sent, if frames == 100 { 800 } else { 336 });
         world.collect(0);
         let told = world.hosts[0].heard.len();
         world.advance(ms(20));
