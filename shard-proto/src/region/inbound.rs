@@ -316,6 +316,8 @@ impl Machine {
         if let Some(old) = old {
             self.end_incarnation(t, old);
         }
+        // It may be a home that was named before it was known.
+        self.retry_now = self.retry.len();
         Ok(())
     }
 

@@ -100,6 +100,20 @@ fn a_map_that_names_a_life_before_membership_does_leaves_nobody_asking_for_ever(
 }
 
 #[test]
+fn a_home_that_membership_did_not_know_is_asked_for_at_once_when_it_does() {
+    let mut world = World::new(&[A]);
+    world.send(A);
+    world.run();
+    world.home_is(A, D, 1, Previous::Completed);
+    world.host(A).take_said();
+    world.hear(A, MemberChange::Member(member(D)));
+    world.pass(0);
+    assert_eq!(world.host(A).take_said(), [Said::Ask(S)]);
+    world.home_is(A, D, 1, Previous::Completed);
+    assert_eq!(world.region(A).home(S).unwrap().node, D);
+}
+
+#[test]
 fn a_home_that_membership_does_not_know_yet_is_asked_for_until_it_does() {
     let mut world = World::new(&[A]);
     world.send(A);
