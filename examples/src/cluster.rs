@@ -25,6 +25,7 @@ use crate::{
 /// # Errors
 /// What the person asked for cannot be done, or a process failed.
 pub fn run_here(options: &Cluster) -> Result<ExitCode, Failure> {
+    crate::log::if_asked();
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?

@@ -24,6 +24,7 @@ const NODES: u16 = 3;
 /// # Errors
 /// A process failed.
 pub fn run_here(options: &Takeover) -> Result<ExitCode, Failure> {
+    crate::log::if_asked();
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?
