@@ -125,12 +125,9 @@ impl WorldConfig {
         let most = least * (1 + rng.below(4) as u32);
         config.detection = (least, most);
         config.persisted_terms = rng.below(2) == 0;
-        config.wall_skew = if config.persisted_terms {
-            Duration::from_secs(1)
-        } else {
-            // Terms taken after a restart of all are above the old ones only if clocks differ by less than it takes.
-            config.leadership.support_lease() * 2 / 5
-        };
+        // Terms taken after a restart of all are above the old ones only if clocks differ by less than it takes. A
+        // persisted floor does not change that: who leads may not be who knew.
+        config.wall_skew = config.leadership.support_lease() * 2 / 5;
         config.faulty_for = Duration::from_secs(60 + rng.below(61));
         config.calm_for = config.bound() + Duration::from_secs(1);
         config.moves = Duration::from_millis([500, 2_000, 10_000][rng.below(3) as usize]);
@@ -305,8 +302,9 @@ impl WorldConfig {
         self
     }
 
-    /// Whether the next life of a host knows the highest term of the one before. Default: no, it has its wall clock
-    /// alone, which must not be off by more than half a support lease then.
+    /// Whether the floor of a host's next life is above the highest term of the one before, too. Default: no, it is its
+    /// wall clock alone. Either way wall clocks must differ by less than a support lease, or a restart of all can take
+    /// epochs back.
     #[must_use]
     pub fn with_persisted_terms(mut self, persisted: bool) -> Self {
         self.persisted_terms = persisted;

@@ -488,7 +488,21 @@ impl<St: Store> Machine<St> {
                 .give_back(now, shard, epoch, origin, message)
                 .is_err()
             {
-                sink.reject(ty, shard, origin, RejectReason::BufferFull, message);
+                // Its caller is told where it is.
+                let body = Body::Return(ReturnReason::Full, message);
+                let back = DataFrame {
+                    ty,
+                    shard,
+                    epoch,
+                    body,
+                };
+                let told = match origin {
+                    Origin::Local => false,
+                    Origin::Remote(node) => sink.data(node, back).is_ok(),
+                };
+                if !told {
+                    sink.reject(ty, shard, origin, RejectReason::BufferFull, message);
+                }
             }
         }
     }
