@@ -76,8 +76,8 @@ pub trait Entity: Sized + Send + 'static {
     /// Runs before the entity goes because its shard moves or its node stops: save the state. It has until 80 % of the
     /// drain time; then it is aborted.
     ///
-    /// It also runs when the node has lost its lease, and then the entity may run on another node already:
-    /// [`Context::holds_lease`] says so. What is written in any case, must be fenced by [`Context::epoch`].
+    /// It does not run when the node has lost its lease: another node may serve the entity by then, so it is aborted
+    /// at its next `await`, also in the middle of a message, which is reported. Save what must not be lost as it happens.
     fn stopped(&mut self, cx: &mut Context<'_, Self>) -> impl Future<Output = ()> + Send {
         let _ = cx;
         async {}

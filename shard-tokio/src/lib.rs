@@ -106,7 +106,7 @@
 //! A node serves its shards by a *lease*, which it renews with every beat of the leading node (five a second), and which
 //! is over [2 s](Preset) after the last beat that counted. Every entity looks at the clock before each message (3 ns),
 //! so a node whose driver is stuck, or a process that was stopped for longer, handles nothing of what may run elsewhere
-//! by now: its entities stop, what waited for them goes on to the new homes, and the node gets shards again when it has
+//! by now: its entities are aborted, what waited for them goes on to the new homes, and the node gets shards again when it has
 //! registered anew. So has the leading node: it acts only while a majority of the voters has answered its beats.
 //!
 //! What that costs: a pause longer than the lease costs a node its shards, be it of the process, of the machine or of the

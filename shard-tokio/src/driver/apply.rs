@@ -198,22 +198,30 @@ impl Driver {
             .is_some_and(|(_, aborted)| aborted)
     }
 
+    /// Aborts what has not stopped. Returns how many entities that concerns.
+    pub(super) fn abort_now(&mut self, ty: TypeIndex, shard: ShardId, epoch: Epoch) -> usize {
+        let count = self.host(ty).map_or(0, |host| host.abort(shard, epoch));
+        if count > 0 {
+            let at = self.now.after(super::ABORTED);
+            self.aborts.insert((at, ty, shard), (epoch, true));
+        }
+        count
+    }
+
     pub(super) fn abort(&mut self, ty: TypeIndex, shard: ShardId, epoch: Epoch, aborted: bool) {
         let Self { hosts, asks, .. } = self;
         let Some(host) = hosts.get_mut(usize::from(ty.0)).and_then(Option::as_mut) else {
             return;
         };
         if !aborted {
-            let count = host.abort(shard, epoch);
+            let (name, count) = (host.name(), self.abort_now(ty, shard, epoch));
             if count > 0 {
                 tracing::warn!(
-                    entity_type = host.name(),
+                    entity_type = name,
                     shard = shard.0,
                     count,
                     "entities did not stop in time and are aborted"
                 );
-                let at = self.now.after(super::ABORTED);
-                self.aborts.insert((at, ty, shard), (epoch, true));
             }
             return;
         }

@@ -176,6 +176,9 @@ impl Driver {
         if left == 0 {
             self.hosted = self.hosted.saturating_sub(1);
             self.core.shard_stopped(self.now, ty, shard, epoch, false);
+        } else if abort_at <= self.now {
+            // The lease is over: not even a message that is being handled goes on here.
+            self.abort_now(ty, shard, epoch);
         } else {
             self.aborts.insert((abort_at, ty, shard), (epoch, false));
         }
