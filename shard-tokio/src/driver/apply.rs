@@ -8,6 +8,7 @@ use shard_proto::node::{AddTypeError, BodyError};
 use shard_proto::node::{
     Ask, Delivery, DialId, EntityKey, REPLY_ANSWER, REPLY_REFUSED, SendError, Sent, TypeIndex,
 };
+use shard_proto::region::Origin;
 use shard_proto::{Epoch, ShardId};
 
 use crate::ask::Pending;
@@ -178,6 +179,12 @@ impl Driver {
                 .core
                 .give_back(self.now, ty, shard, epoch, origin, message);
             if let Err(message) = given {
+                // Its caller is told where it is.
+                if let Origin::Remote(node) = origin {
+                    self.core
+                        .return_full(self.now, ty, shard, epoch, node, message);
+                    continue;
+                }
                 let ask = message.ask.and_then(|ask| self.asks.remove(ask.key));
                 if let Some(pending) = ask {
                     pending.resolve(Err(AskError::Stopped));
