@@ -515,6 +515,10 @@ impl Sink for HostSink<'_> {
                 Origin::Local => {
                     self.reject(ty, shard, origin, RejectReason::BufferFull, message);
                 }
+                // Its life may be over.
+                Origin::Remote(node) if self.life_behind(node) != Some(message.origin) => {
+                    self.reject(ty, shard, origin, RejectReason::OriginEnded, message);
+                }
                 Origin::Remote(node) => {
                     let back = DataFrame {
                         ty,
