@@ -63,6 +63,7 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
             self.stats.ignored = self.stats.ignored.saturating_add(1);
             return Ok(());
         }
+        self.remember_floor();
         let Some(peer) = self.peers.member_mut(from) else {
             return Err(ControlError::UnknownPeer);
         };
@@ -96,6 +97,18 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
         }
         self.follow(Leader { node: from, term }, beat);
         Ok(())
+    }
+
+    /// What a former life of this voter supported is forgotten: it is below what the clock, or a persisted number, says
+    /// at the end of the quiet start. Nothing below that is supported again.
+    fn remember_floor(&mut self) {
+        if self.is_voting()
+            && self.highest == Term::NONE
+            && let Some((floor, since)) = self.floor
+        {
+            let passed = micros(self.quiet_until.since(since)) / MICROS_PER_TERM;
+            self.highest = Term(floor.0.saturating_add(passed).saturating_sub(1)).min(Term::MAX);
+        }
     }
 
     /// Whether a leader has been heard for long that hears nobody itself: its beats would keep its followers from

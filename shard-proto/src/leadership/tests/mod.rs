@@ -9,6 +9,7 @@
 )]
 
 mod failover;
+mod floor;
 mod hostile;
 mod leases;
 mod random;

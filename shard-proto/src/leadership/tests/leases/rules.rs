@@ -390,9 +390,10 @@ fn a_leaders_own_node_follows_last() {
     let term = reign.term;
     assert_eq!(reign.machine.leader(), Some(Leader { node: ME, term }));
 
-    // Until then it may adopt another's term, also a lower one than it took: its candidacy is over.
+    // Until then it may adopt another's term, also one that is no higher than what it took: its candidacy is over.
     let mut reign = Reign::new();
-    beat(&mut reign.machine, 900, A, 900, 0, 0);
+    let term = reign.term.0;
+    beat(&mut reign.machine, 900, A, term, 0, 0);
     reign.pump(900);
     assert_eq!(reign.machine.reign(), None);
     assert_eq!(reign.machine.leader().map(|leader| leader.node), Some(A));
