@@ -1,8 +1,9 @@
 //! Worlds in virtual time, one per seed, on all cores, until one breaks a promise.
 
+use core::panic::AssertUnwindSafe;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::time::Duration;
-use std::panic::{self, AssertUnwindSafe};
+use std::panic;
 use std::process::ExitCode;
 use std::sync::mpsc;
 use std::thread;
