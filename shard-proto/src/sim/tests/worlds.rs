@@ -22,6 +22,16 @@ fn seeds_hold() {
 }
 
 #[test]
+fn seeds_hold_with_an_external_leader() {
+    for seed in 0..10 {
+        let config = WorldConfig::from_seed(seed).with_ownership(Ownership::External);
+        let world = World::<HeapStore>::new(config, seed).unwrap();
+        let report = world.run().unwrap_or_else(|failure| panic!("{failure}"));
+        assert!(report.delivered > 1_000, "seed {seed} delivers nothing");
+    }
+}
+
+#[test]
 fn arrays_and_the_heap_run_in_lock_step() {
     for seed in 0..50 {
         let config = shorter(WorldConfig::from_seed(seed));
