@@ -471,8 +471,10 @@ impl Sink for HostSink<'_> {
             let host = host as u8;
             return self.core.check(Err(Violation::Table { host, what }));
         }
+        // Some entities cannot be aborted.
+        let stubborn = mix(self.core.seed ^ flat as u64) & 7 == 5;
         if hosted.running == Running::Stopping {
-            if abort < hosted.ends_at {
+            if abort < hosted.ends_at && !stubborn {
                 self.stop_at(flat, abort, true);
             }
             return;
@@ -481,8 +483,8 @@ impl Sink for HostSink<'_> {
         hosted.busy = false;
         let takes = state.hang_until.saturating_sub(now);
         let at = (now + takes).saturating_add(Core::of(&mut state.rng, most));
-        if at < abort {
-            self.stop_at(flat, at, false);
+        if at < abort || stubborn {
+            self.stop_at(flat, at, at >= abort);
         } else {
             self.stop_at(flat, abort, true);
         }
