@@ -3,7 +3,7 @@
 use core::{num::NonZeroU32, time::Duration};
 use std::collections::BTreeSet;
 
-use shard_tokio::{EntityType, Node, NodeId, ShardId, proto::hash::node_id};
+use shard_tokio::{EntityType, Member, MemberState, Node, NodeId, ShardId, proto::hash::node_id};
 
 use crate::{
     cli::Who,
@@ -140,8 +140,21 @@ impl<'a> Fleet<'a> {
         let shards = NonZeroU32::new(self.shape.shards).unwrap_or(NonZeroU32::MIN);
         let prober = Prober::start(&self.ledgers, shards);
         prober.served_since(0, None).await?;
-        self.watch.quiet().await;
+        self.settled().await?;
         Ok(prober)
+    }
+
+    /// Waits until every node counts as reachable, and no shard moves any more: one failure at a time.
+    async fn settled(&self) -> Result<(), Failure> {
+        let reachable = async {
+            let is_up = |member: &Member| member.state == MemberState::Up;
+            while !self.proxy.members().iter().all(is_up) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        within("all nodes can be reached", reachable).await?;
+        self.watch.quiet().await;
+        Ok(())
     }
 
     /// Which node that is now.
@@ -228,7 +241,7 @@ impl<'a> Fleet<'a> {
         self.watch.quiet().await;
         let moving = self.moving();
         self.restart(index).await?;
-        self.watch.quiet().await;
+        self.settled().await?;
         let again = format!("{} started again", self.name(index));
         Ok([killed, self.moved(again, prober, &moving)])
     }
@@ -256,7 +269,7 @@ impl<'a> Fleet<'a> {
         let froze = format!("{} froze {} ms", self.name(index), at_least.as_millis());
         let froze = self.failed(froze, prober, &failing);
         self.back(index).await?;
-        self.watch.quiet().await;
+        self.settled().await?;
         let woke = format!("{} woke", self.name(index));
         Ok([froze, self.moved(woke, prober, &moving)])
     }
