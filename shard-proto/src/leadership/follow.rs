@@ -63,7 +63,10 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
             self.stats.ignored = self.stats.ignored.saturating_add(1);
             return Ok(());
         }
-        self.remember_floor();
+        // A reign that acts has a quorum that remembers; it need not end because a voter started again.
+        if beat.valid == 0 {
+            self.remember_floor();
+        }
         let Some(peer) = self.peers.member_mut(from) else {
             return Err(ControlError::UnknownPeer);
         };

@@ -8,16 +8,15 @@ use crate::wire::Control;
 use crate::wire::control::LeaderBeat;
 use crate::{Incarnation, Instant, Leader, NodeId, Term};
 
-fn beat(seq: u64) -> Control<'static> {
-    Control::LeaderBeat(LeaderBeat {
-        seq,
-        echo: 0,
-        valid: 0,
-    })
+fn beat(seq: u64, valid: u64) -> Control<'static> {
+    let echo = 0;
+    Control::LeaderBeat(LeaderBeat { seq, echo, valid })
 }
 
-#[test]
-fn a_voter_that_started_again_supports_no_term_below_its_floor() {
+type Voter = Leadership<[PeerSlot; 4]>;
+
+/// A voter of three that has just started, whose clock says term 1000.
+fn restarted() -> (Instant, Voter) {
     let nodes = [NodeId(1), NodeId(2), NodeId(3)];
     let config = LeadershipConfig::new()
         .with_ownership(Ownership::Lease)
@@ -38,23 +37,47 @@ fn a_voter_that_started_again_supports_no_term_below_its_floor() {
             .unwrap();
     }
     // 800 ms of quiet start, and 1/16 s per term.
-    let later = start.after(config.support_lease());
-    let said = |voter: &mut Leadership<[PeerSlot; 4]>, term: u64, seq: u64| {
-        let told = voter.handle_control(later, nodes[0], Term(term), &beat(seq));
-        told.unwrap();
-        core::iter::from_fn(|| voter.poll_command()).find(|command| match command {
-            LeadershipCommand::Send { control, .. } => matches!(control, Control::TermRefused(_)),
-            LeadershipCommand::Adopt(leader) => leader.is_some(),
-            _ => false,
-        })
-    };
-    match said(&mut voter, 1_011, 1) {
+    (start.after(config.support_lease()), voter)
+}
+
+/// What a voter answers to a beat of the first one.
+fn answer(
+    voter: &mut Voter,
+    now: Instant,
+    term: u64,
+    control: &Control<'_>,
+) -> Option<LeadershipCommand> {
+    let told = voter.handle_control(now, NodeId(1), Term(term), control);
+    told.unwrap();
+    core::iter::from_fn(|| voter.poll_command()).find(|command| match command {
+        LeadershipCommand::Send { control, .. } => matches!(control, Control::TermRefused(_)),
+        LeadershipCommand::Adopt(leader) => leader.is_some(),
+        _ => false,
+    })
+}
+
+fn adopted(term: u64) -> LeadershipCommand {
+    let (node, term) = (NodeId(1), Term(term));
+    LeadershipCommand::Adopt(Some(Leader { node, term }))
+}
+
+#[test]
+fn a_voter_that_started_again_supports_no_term_below_its_floor() {
+    let (now, mut voter) = restarted();
+    match answer(&mut voter, now, 1_011, &beat(1, 0)) {
         Some(LeadershipCommand::Send { to, term, .. }) => {
-            assert_eq!((to, term), (nodes[0], Term(1_011)));
+            assert_eq!((to, term), (NodeId(1), Term(1_011)));
         }
         other => panic!("{other:?}"),
     }
-    let (node, term) = (nodes[0], Term(1_012));
-    let adopted = LeadershipCommand::Adopt(Some(Leader { node, term }));
-    assert_eq!(said(&mut voter, 1_012, 2), Some(adopted));
+    let took = answer(&mut voter, now, 1_012, &beat(2, 0));
+    assert_eq!(took, Some(adopted(1_012)));
+}
+
+/// Else every restart of a voter would end a reign that is older than it.
+#[test]
+fn a_voter_that_started_again_follows_a_reign_that_acts() {
+    let (now, mut voter) = restarted();
+    let took = answer(&mut voter, now, 900, &beat(1, 1_000));
+    assert_eq!(took, Some(adopted(900)));
 }
