@@ -63,10 +63,6 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
             self.stats.ignored = self.stats.ignored.saturating_add(1);
             return Ok(());
         }
-        // A reign that acts has a quorum that remembers; it need not end because a voter started again.
-        if beat.valid == 0 {
-            self.remember_floor();
-        }
         let Some(peer) = self.peers.member_mut(from) else {
             return Err(ControlError::UnknownPeer);
         };
@@ -102,15 +98,15 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
         Ok(())
     }
 
-    /// What a former life of this voter supported is forgotten: it is below what the clock, or a persisted number, says
-    /// at the end of the quiet start. Nothing below that is supported again.
-    fn remember_floor(&mut self) {
-        if self.is_voting()
-            && self.highest == Term::NONE
-            && let Some((floor, since)) = self.floor
-        {
-            let passed = micros(self.quiet_until.since(since)) / MICROS_PER_TERM;
-            self.highest = Term(floor.0.saturating_add(passed).saturating_sub(1)).min(Term::MAX);
+    /// The highest term that a former life of this voter may have supported, before this one follows anybody: it is
+    /// forgotten, but below what the clock, or a persisted number, says at the end of the quiet start.
+    pub(super) fn forgotten(&self) -> Term {
+        match self.floor {
+            Some((floor, since)) if self.is_voting() && self.highest == Term::NONE => {
+                let passed = micros(self.quiet_until.since(since)) / MICROS_PER_TERM;
+                Term(floor.0.saturating_add(passed).saturating_sub(1)).min(Term::MAX)
+            }
+            _ => Term::NONE,
         }
     }
 
@@ -139,6 +135,8 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
     /// Adopts a reign, hears it, ignores it, or refuses it.
     fn follow(&mut self, leader: Leader, beat: &LeaderBeat) {
         let higher = leader.term > self.highest;
+        // A reign that acts has a quorum that remembers: it need not end because a voter started again.
+        let too_low = beat.valid == 0 && leader.term <= self.forgotten();
         // A leader's own node follows it last, when enough others do.
         let early = self.is_voting() && leader.node == self.me && !self.is_backed(leader.term);
         let external = self.config.ownership() == Ownership::External;
@@ -153,9 +151,12 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
             None if self.is_voting() && self.now < self.promised_until => {
                 self.stats.ignored = self.stats.ignored.saturating_add(1);
             }
+            None if self.outranks(leader, beat) => {
+                self.stats.ignored = self.stats.ignored.saturating_add(1);
+            }
             // A leader's own node follows it; `duel` decides between reigns.
             None if !self.is_leased() && self.reign.is_some() && leader.node != self.me => {}
-            None if higher || self.renews(leader) => self.adopt(leader, beat),
+            None if !too_low && (higher || self.renews(leader)) => self.adopt(leader, beat),
             None => {
                 if !self.is_leased() {
                     self.hear_foreign();
@@ -163,6 +164,19 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
                 self.refuse(leader);
             }
         }
+    }
+
+    /// Of two candidates that stand at once, the one with the higher term goes on, and of equal terms the older one:
+    /// else each would follow the other, and both would wait until their promises are over. A reign that acts is
+    /// followed whatever its term.
+    fn outranks(&self, rival: Leader, beat: &LeaderBeat) -> bool {
+        let (true, Some(reign)) = (self.is_voting(), self.reign) else {
+            return false;
+        };
+        let older = |peer: &PeerSlot| peer.age() < (self.incarnation, self.me);
+        let rival_is_older = self.peers.member(rival.node).is_some_and(older);
+        let higher = (rival.term, rival_is_older) > (reign.term, false);
+        rival.node != self.me && beat.valid == 0 && !higher
     }
 
     /// A beat of the leader that is followed.

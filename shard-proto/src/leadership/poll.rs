@@ -125,7 +125,8 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
 
     /// Takes one thing to send from a peer's slot.
     fn take_mail(&mut self, at: usize) -> Option<LeadershipCommand> {
-        let (highest, reign, now) = (self.highest, self.reign, self.now);
+        let highest = self.highest.max(self.forgotten());
+        let (reign, now) = (self.reign, self.now);
         let term = self.reign();
         let hears_from = self.hears_from();
         let seq = self.next_leader_seq();

@@ -5,7 +5,7 @@ use crate::leadership::{
 };
 use crate::membership::{Member, MemberChange, MemberState, Roles};
 use crate::wire::Control;
-use crate::wire::control::LeaderBeat;
+use crate::wire::control::{LeaderBeat, TermRefused};
 use crate::{Incarnation, Instant, Leader, NodeId, Term};
 
 fn beat(seq: u64, valid: u64) -> Control<'static> {
@@ -65,8 +65,10 @@ fn adopted(term: u64) -> LeadershipCommand {
 fn a_voter_that_started_again_supports_no_term_below_its_floor() {
     let (now, mut voter) = restarted();
     match answer(&mut voter, now, 1_011, &beat(1, 0)) {
-        Some(LeadershipCommand::Send { to, term, .. }) => {
+        Some(LeadershipCommand::Send { to, term, control }) => {
             assert_eq!((to, term), (NodeId(1), Term(1_011)));
+            let highest = Term(1_011);
+            assert_eq!(control, Control::TermRefused(TermRefused { highest }));
         }
         other => panic!("{other:?}"),
     }

@@ -133,15 +133,20 @@ fn a_leader_that_wakes_up_late_follows_the_next() {
         };
         let paused = index(&cluster, before);
         cluster.pause(paused, 1_200 * MS);
-        let mut asks = traffic(&mut cluster, cart, 100, 10 * MS);
+        let during = traffic(&mut cluster, cart, 100, 10 * MS);
         let other = (paused + 1) % 3;
         let leader = cluster.hosts[other].app.leader.unwrap();
         assert!(leader.term > before.term && leader.node != before.node);
         cluster.run(SECOND);
-        asks.extend(traffic(&mut cluster, cart, 20, 10 * MS));
+        let asks = traffic(&mut cluster, cart, 20, 10 * MS);
         cluster.run(6 * SECOND);
         assert_eq!(cluster.hosts[paused].app.leader, Some(leader));
         assert!(cluster.hosts[paused].node.lapses() > 0);
+        // What was on its way to the paused node comes back late, and is reported to its callers.
+        for (host, key) in during {
+            let app = &cluster.hosts[host].app;
+            assert!(app.answers.contains_key(&key) || app.failures.contains_key(&key));
+        }
         all_answered(&cluster, &asks);
         cluster.check_order(true);
         cluster.check_pending();

@@ -1,5 +1,7 @@
 //! Tests of the simulated cluster, and of the protocol in it.
 
+#![allow(clippy::panic)]
+
 mod checker;
 mod failover;
 mod members;

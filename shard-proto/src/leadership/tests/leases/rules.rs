@@ -390,14 +390,33 @@ fn a_leaders_own_node_follows_last() {
     let term = reign.term;
     assert_eq!(reign.machine.leader(), Some(Leader { node: ME, term }));
 
-    // Until then it may adopt another's term, also one that is no higher than what it took: its candidacy is over.
+    // Until then it may adopt another's term, and its candidacy ends by that.
     let mut reign = Reign::new();
     let term = reign.term.0;
-    beat(&mut reign.machine, 900, A, term, 0, 0);
+    beat(&mut reign.machine, 900, A, term + 1, 0, 0);
     reign.pump(900);
     assert_eq!(reign.machine.reign(), None);
     assert_eq!(reign.machine.leader().map(|leader| leader.node), Some(A));
     assert!(reign.says(&LeadershipCommand::End));
+}
+
+#[test]
+fn of_two_that_stand_at_once_one_goes_on() {
+    // 2.5: the higher term, of equal ones the older node; one that acts is followed by anybody.
+    let cases = [
+        (1, 0, A, true),
+        (0, 0, B, false),
+        (-1, 0, A, false),
+        (-1, 1_000, B, true),
+    ];
+    for (higher, valid, rival, follows) in cases {
+        let mut reign = Reign::new();
+        let term = reign.term.0.saturating_add_signed(higher);
+        beat(&mut reign.machine, 900, rival, term, 0, valid);
+        let leader = reign.machine.leader().map(|leader| leader.node);
+        assert_eq!(leader, follows.then_some(rival), "{higher} {valid}");
+        assert_eq!(reign.machine.reign().is_none(), follows);
+    }
 }
 
 #[test]
