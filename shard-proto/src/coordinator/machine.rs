@@ -49,6 +49,17 @@ impl<A, S> fmt::Debug for Coordinator<A, S> {
     }
 }
 
+#[cfg(feature = "sim")]
+impl<A: fmt::Debug, S: fmt::Debug> Coordinator<A, S> {
+    /// Writes everything that decides what it does next, but for its settings.
+    pub(crate) fn write_state(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        let mut book = self.book.clone();
+        book.now = Instant::ZERO;
+        book.stats = CoordinatorStats::default();
+        write!(out, "{:?}{:?}{book:?}", self.strategy, self.storage)
+    }
+}
+
 impl<A: AllocationStrategy, S: CoordinatorStorage> Coordinator<A, S> {
     /// A coordinator of a node that does not lead yet. Empties the tables. O(shards + nodes).
     ///

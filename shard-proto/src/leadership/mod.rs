@@ -177,6 +177,17 @@ pub struct Leadership<S = [PeerSlot; 64]> {
     told: poll::Told,
 }
 
+#[cfg(feature = "sim")]
+impl<S: Clone + core::fmt::Debug> Leadership<S> {
+    /// Writes everything that decides what it does next.
+    pub(crate) fn write_state(&self, out: &mut dyn core::fmt::Write) -> core::fmt::Result {
+        let mut state = self.clone();
+        state.now = Instant::ZERO;
+        state.stats = LeadershipStats::default();
+        write!(out, "{state:?}")
+    }
+}
+
 impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
     /// A node that follows nobody and knows nobody. [`Leadership::poll_timeout`] is due at once.
     ///

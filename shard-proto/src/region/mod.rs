@@ -89,6 +89,18 @@ pub struct Region<P, S> {
     payload: PhantomData<fn() -> P>,
 }
 
+#[cfg(feature = "sim")]
+impl<P, S: core::fmt::Debug> Region<P, S> {
+    /// Writes everything that decides what it does next.
+    pub(crate) fn write_state(&self, out: &mut dyn core::fmt::Write) -> core::fmt::Result {
+        let mut machine = self.machine.clone();
+        machine.now = Instant::ZERO;
+        machine.millis = 0;
+        machine.stats = RegionStats::default();
+        write!(out, "{machine:?}{:?}", self.storage)
+    }
+}
+
 impl<P, S: RegionStorage<P>> Region<P, S> {
     /// Makes a region of the node `me` and empties its storage. `session` is the node's incarnation, its lapses so
     /// far, and how often the region was started in this process before.

@@ -536,6 +536,10 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
+    pub(super) const fn new(field: &'static str, problem: &'static str) -> Self {
+        Self { field, problem }
+    }
+
     /// The setting to change.
     #[must_use]
     pub const fn field(&self) -> &'static str {

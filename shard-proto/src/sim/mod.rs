@@ -140,6 +140,7 @@ mod net;
 mod outage;
 mod profile;
 mod report;
+pub mod search;
 mod store;
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,6 @@
 //! One process: leadership, and a region and a coordinator per entity type, composed as in a node, without links.
 
+mod copy;
 mod leave;
 mod members;
 mod poll;

@@ -8,4 +8,5 @@ mod members;
 mod moves;
 mod schedules;
 mod script;
+mod search;
 mod worlds;
