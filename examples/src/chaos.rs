@@ -16,6 +16,7 @@ use shard_proto::sim::{self, HeapStore, Report, Schedule, Violation, World, Worl
 use crate::failure::{Failure, say};
 use crate::progress::Progress;
 
+mod exhaustive;
 mod summary;
 #[cfg(test)]
 mod tests;
@@ -45,6 +46,21 @@ pub struct Chaos {
     /// Run one seed and print what goes wrong in it
     #[arg(long, value_name = "SEED", conflicts_with_all = ["seeds", "from"])]
     pub replay: Option<u64>,
+    /// Instead of random clusters, try every order of events in clusters of two and three nodes with one and two
+    /// shards, from situations where much may go wrong
+    #[arg(long, conflicts_with_all = ["seeds", "from", "replay", "hours", "mode"])]
+    pub exhaustive: bool,
+    /// With --exhaustive: up to so many events from each situation
+    #[arg(long, value_name = "N", default_value_t = 7, requires = "exhaustive")]
+    pub depth: u32,
+    /// With --exhaustive: up to so many states from each situation
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 30_000,
+        requires = "exhaustive"
+    )]
+    pub states: usize,
     /// How many nodes. Default: 3 to 7, by seed
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=16))]
     pub nodes: Option<u8>,
@@ -142,6 +158,9 @@ impl Chaos {
 /// # Errors
 /// Bad arguments, or output that cannot be written. A broken promise is none: it is exit code 1.
 pub fn run(options: &Chaos) -> Result<ExitCode, Failure> {
+    if options.exhaustive {
+        return exhaustive::run(options);
+    }
     // All seeds fit or none does, but for the number of nodes.
     options.world(options.replay.unwrap_or(options.from))?;
     // What panics is reported with its seed.

@@ -26,6 +26,8 @@ fn bad_options_are_refused() {
         &["--shards", "65"],
         &["--mode", "hope"],
         &["--replay", "1", "--seeds", "2"],
+        &["--exhaustive", "--seeds", "2"],
+        &["--depth", "2"],
     ] {
         assert_eq!(options(arguments).unwrap_err().exit_code(), 2);
     }

@@ -360,9 +360,17 @@ impl State {
         }
         (link.from_life, link.to_life) = (NOBODY, NOBODY);
         for frame in core::mem::take(&mut link.data) {
-            if let Body::Envelope(message) = frame.body {
-                let reason = RejectReason::PerhapsDelivered;
-                self.reported(frame.shard.0, message, reason, true);
+            match frame.body {
+                Body::Envelope(message) => {
+                    let reason = RejectReason::PerhapsDelivered;
+                    self.reported(frame.shard.0, message, reason, true);
+                }
+                // It was on its way back to a life that is over.
+                Body::Return(_, message) => {
+                    let reason = RejectReason::OriginEnded;
+                    self.reported(frame.shard.0, message, reason, false);
+                }
+                _ => {}
             }
         }
     }
