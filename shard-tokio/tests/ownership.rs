@@ -4,9 +4,12 @@
 mod common;
 
 use common::log::log;
-use common::{Peer, Say, World, builder, builder_on, scribes, until, within};
+use common::{
+    Answer, Peer, Say, World, builder, builder_on, hosted_by, map_that, scribes, until, within,
+};
 use shard_tokio::{
-    LeaveError, MemberState, MemoryTransport, Node, NodeBuilder, Ownership, StartError, VotersError,
+    LeaveError, MemberState, MemoryTransport, Node, NodeBuilder, Ownership, StartError, Term,
+    VotersError,
 };
 
 fn on(network: &MemoryTransport, name: &str, seeds: &[String]) -> NodeBuilder {
@@ -134,6 +137,62 @@ async fn a_leave_that_would_end_the_quorum_is_refused() {
         // Without a majority nothing runs.
         until(|| a.scribes.shards().is_empty()).await;
         a.node.leave().await.unwrap();
+    })
+    .await;
+}
+
+/// A lease from outside says who leads; its token is the term, and epochs grow with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn somebody_else_may_decide_who_leads() {
+    within(60, "external", async {
+        let world = World::new();
+        let network = MemoryTransport::new();
+        let seeds = ["a".to_owned(), "b".to_owned()];
+        let mut peers = Vec::new();
+        for name in ["a", "b"] {
+            let node = on(&network, name, &seeds)
+                .voters([""; 0])
+                .ownership(Ownership::External);
+            let node = node.start().await.unwrap();
+            let scribes = scribes(&node, &world, |it| it).await;
+            peers.push(Peer { node, scribes });
+        }
+        let [a, b] = &peers[..] else { unreachable!() };
+        a.node.lead_externally(Some(Term(7)));
+        a.scribes.ready().await.unwrap();
+        b.scribes.ready().await.unwrap();
+        let who = async |peer: &Peer, id: &str| match peer.scribes.entity(id).ask(Say::Who).await {
+            Ok(Answer::Who { epoch, .. }) => shard_tokio::Epoch::from_bits(epoch),
+            other => panic!("{other:?}"),
+        };
+        let before = who(b, "one").await;
+        assert_eq!(before.term(), Term(7));
+        // The lease changes hands.
+        a.node.lead_externally(None);
+        b.node.lead_externally(Some(Term(9)));
+        until(|| {
+            let leads = |peer: &Peer| peer.node.leader().map(|leader| leader.term);
+            leads(a) == Some(Term(9)) && leads(b) == Some(Term(9))
+        })
+        .await;
+        for e in 0..64 {
+            who(a, &format!("e{e}")).await;
+        }
+        map_that(&a.scribes, |map| {
+            hosted_by(map, &a.node) >= 8 && hosted_by(map, &b.node) >= 8
+        })
+        .await;
+        assert!(who(a, "one").await >= before);
+        // Nobody leads: nobody serves for longer than the lease.
+        b.node.lead_externally(None);
+        until(|| a.scribes.shards().is_empty() && b.scribes.shards().is_empty()).await;
+        let waits = a.scribes.entity("one");
+        let waits = tokio::spawn(async move { waits.ask(Say::Who).await });
+        a.node.lead_externally(Some(Term(12)));
+        let Ok(Answer::Who { epoch, .. }) = waits.await.unwrap() else {
+            panic!("no answer");
+        };
+        assert!(shard_tokio::Epoch::from_bits(epoch) > before);
     })
     .await;
 }

@@ -112,6 +112,7 @@ impl<B: Body> Node<B> {
                 }
             }
             LeadershipCommand::Lapsed { lapses } => {
+                self.stats.lapses = lapses.into();
                 self.types.begin_lapse();
                 for (_, kind) in self.types.touch_all() {
                     kind.region.handle_lapse(now, lapses);

@@ -46,4 +46,6 @@ pub struct NodeStats {
     pub links_refused: u64,
     /// Links closed because the other side broke the protocol.
     pub link_faults: u64,
+    /// Times this node lost its lease, and with it what it hosted.
+    pub lapses: u64,
 }

@@ -84,6 +84,24 @@ impl World {
         self.log.lock().unwrap().clone()
     }
 
+    /// Every caller's numbers grow per entity: none is handled twice, or before an earlier one. Returns how many there
+    /// are.
+    pub fn assert_growing(&self) -> u64 {
+        let mut count = 0;
+        for (id, notes) in self.all_notes() {
+            let mut last: HashMap<u64, u64> = HashMap::new();
+            for (caller, n) in notes {
+                let before = last.insert(caller, n);
+                assert!(
+                    before.is_none_or(|before| before < n),
+                    "entity {id}, caller {caller}: {n} after {before:?}"
+                );
+                count += 1;
+            }
+        }
+        count
+    }
+
     /// Every caller's numbers are 0, 1, 2, … per entity, and nobody's are missing.
     pub fn assert_in_order(&self, each: u64) {
         for (id, notes) in self.all_notes() {
