@@ -21,7 +21,7 @@ use shard_tokio::proto::wire::control::{
 use shard_tokio::proto::wire::list::{EntityIdsBuilder, HomeEntry, HomesBuilder};
 use shard_tokio::proto::{Epoch, Session, Term};
 use shard_tokio::transport::{BoxFuture, Connection, Listener};
-use shard_tokio::{NodeId, ShardId, TcpTransport, Transport};
+use shard_tokio::{Membership, NodeId, Preset, ShardId, TcpTransport, Transport};
 use tokio::io::AsyncWrite;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -75,10 +75,16 @@ async fn a_reset_connection_loses_doubles_and_reorders_nothing() {
             Relay::start(addresses[0].clone()).await,
             Relay::start(addresses[1].clone()).await,
         ];
-        let seeds = [relays[0].address.clone()];
+        let seeds = [relays[0].address.clone(), relays[1].address.clone()];
         let mut nodes = Vec::new();
         for (name, (address, relay)) in ["a", "b"].iter().zip(addresses.iter().zip(&relays)) {
-            let builder = builder(name, address, &seeds).advertise(&relay.address);
+            // Leases that bear that, and nobody who declares the other one down; and not so much on the way that it
+            // takes longer to send it again than a connection lasts.
+            let builder = builder(name, address, &seeds)
+                .advertise(&relay.address)
+                .preset(Preset::Default)
+                .membership(Membership::Links)
+                .window(1 << 20, 1024);
             nodes.push(builder.start().await.unwrap());
         }
         let proxy = scribes(&nodes[0], &world, |it| it.proxy()).await;

@@ -439,9 +439,8 @@ fn the_leader_is_killed_and_its_shards_live_on() {
         .await;
         loop {
             let wait = Duration::from_millis(100);
-            match lost.ask_for(Told::Where, wait).await.as_deref() {
-                Ok("b" | "c") => break,
-                _ => {}
+            if let Ok("b" | "c") = lost.ask_for(Told::Where, wait).await.as_deref() {
+                break;
             }
         }
         let took = killed.elapsed();

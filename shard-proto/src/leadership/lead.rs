@@ -199,6 +199,20 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
         }
     }
 
+    /// Says at once what is due to a node later.
+    pub(super) fn greet(&mut self, node: NodeId) {
+        if self.leader().is_some_and(|leader| leader.node == node) {
+            self.node_beat_at = self.now;
+        }
+        if self.reign.is_some()
+            && let Some(peer) = self.peers.member_mut(node)
+            && peer.is_member()
+        {
+            peer.beat_due = true;
+            self.told.mail = true;
+        }
+    }
+
     /// The least time between two beats to one peer that are not on the beat.
     pub(super) const fn prompt_pause(&self) -> Duration {
         Duration::from_micros(crate::micros(self.config.beat()) / 10)

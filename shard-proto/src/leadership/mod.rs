@@ -302,6 +302,16 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
         result
     }
 
+    /// A connection with a node was made, perhaps anew: beats that were on the old one are lost, so under leases the
+    /// next ones do not wait for their time. A connection that breaks again and again carries at least these.
+    pub fn handle_linked(&mut self, now: Instant, node: NodeId) {
+        self.advance(now);
+        if self.is_leased() {
+            self.greet(node);
+        }
+        self.settle(false);
+    }
+
     fn dispatch(
         &mut self,
         from: NodeId,

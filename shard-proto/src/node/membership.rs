@@ -222,6 +222,8 @@ impl<B: Body> Node<B> {
 
     fn link_up(&mut self, identity: &PeerIdentity) {
         let node = identity.node;
+        self.leadership.handle_linked(self.now, node);
+        self.lead_dirty = true;
         if let Some(entry) = self.members.get_mut(node) {
             entry.silent_at = None;
             entry.down_at = None;

@@ -24,6 +24,8 @@ use super::{Command, ConnId, Driver, NetEvent, Phase, STOP};
 
 /// How long a dial may take.
 const DIAL: Duration = Duration::from_secs(5);
+/// Bytes of a connection that the core is given at once.
+const READ: usize = 32 * 1024;
 /// Addresses whose failures are counted, at most.
 const FAILED_DIALS: usize = 4096;
 
@@ -317,20 +319,28 @@ impl Driver {
             return;
         };
         let link = conn.link;
-        let mut buffer = mem::take(&mut conn.unread);
+        // What the core keeps or sends back is no delivery: it is given little enough at once to look at the clock.
+        let mut rest = mem::take(&mut conn.unread);
+        let mut buffer = rest.split_to(rest.len().min(READ));
         let held_up = loop {
             match self.core.read(self.now, link, &mut buffer) {
                 Ok(Some(delivery)) => {
                     if self.core.has_shard_commands() {
                         self.commands();
                     }
-                    if let Some(crowded) = self.delivery(delivery)
+                    let crowded = self.delivery(delivery);
+                    self.step();
+                    if let Some(crowded) = crowded
                         && self.links.hold_up(id, crowded, self.now)
                     {
                         break true;
                     }
                 }
-                Ok(None) => break false,
+                Ok(None) if rest.is_empty() => break false,
+                Ok(None) => {
+                    buffer.unsplit(rest.split_to(rest.len().min(READ)));
+                    self.look_up();
+                }
                 Err(error) => {
                     self.links.failed(link, error, self.now);
                     self.links.close(link, &mut self.core);
@@ -338,6 +348,7 @@ impl Driver {
                 }
             }
         };
+        buffer.unsplit(rest);
         if let Some(conn) = self.links.get(id) {
             conn.unread = buffer;
             if !held_up {

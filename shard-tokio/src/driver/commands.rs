@@ -18,10 +18,11 @@ impl Driver {
     pub(super) fn commands(&mut self) {
         while let Some(command) = self.core.poll_command() {
             self.obey(command);
+            self.step();
         }
     }
 
-    fn obey(&mut self, command: NodeCommand<Body>) {
+    pub(super) fn obey(&mut self, command: NodeCommand<Body>) {
         match command {
             NodeCommand::Dial { dial, address } => self.dial(dial, address),
             NodeCommand::Close { link, reason } => {

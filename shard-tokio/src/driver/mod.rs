@@ -8,7 +8,7 @@ mod links;
 use core::future::poll_fn;
 use core::mem;
 use core::pin::pin;
-use core::task::{Context, Poll};
+use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io;
@@ -80,8 +80,12 @@ pub(crate) struct Driver {
     core: Core<Body>,
     /// What came in and is not looked at yet.
     batch: VecDeque<Input>,
-    /// The time of this turn.
+    /// The time of this turn, or of this slice of it.
     now: Instant,
+    /// Steps since the turn began.
+    steps: u32,
+    /// The driver's own.
+    waker: Waker,
     shared: Arc<NodeShared>,
     transport: Arc<dyn Transport>,
     /// By [`TypeIndex`].
@@ -109,8 +113,10 @@ pub(crate) struct Driver {
 /// How long entities have to stop in `shutdown`, and how long the others are told about it.
 const STOP: Duration = Duration::from_secs(8);
 const PART: Duration = Duration::from_secs(2);
+/// A turn that lasts longer looks at the clock again.
+const SLICE: Duration = Duration::from_millis(5);
 /// How long an aborted entity has until it is given up: it blocks its thread.
-const ABORTED: Duration = Duration::from_millis(100);
+const ABORTED: Duration = Duration::from_millis(500);
 
 impl Driver {
     pub(crate) fn new(
@@ -122,6 +128,8 @@ impl Driver {
             core,
             batch: VecDeque::new(),
             now: shared.clock.now(),
+            steps: 0,
+            waker: Waker::noop().clone(),
             links: Links::new(Arc::clone(&shared)),
             shared,
             transport,
@@ -199,9 +207,13 @@ impl Driver {
     /// One turn: what is due first, so that no flood of input delays it.
     fn turn(&mut self, cx: &mut Context<'_>) {
         self.now = self.shared.clock.now();
+        self.waker.clone_from(cx.waker());
         self.expire();
         while let Some(input) = self.batch.pop_front() {
             self.input(input);
+            if self.step() {
+                self.commands();
+            }
         }
         for id in self.links.released(self.now) {
             self.read_on(id);
@@ -209,9 +221,7 @@ impl Driver {
         self.commands();
         self.settle_all();
         self.advance();
-        while let Some(link) = self.core.links_to_flush() {
-            self.links.write(link, &mut self.core, cx);
-        }
+        self.write();
         self.links.write_unblocked(&mut self.core, cx);
         for (index, host) in (0..).map(TypeIndex).zip(&self.hosts) {
             if let Some(host) = host {
@@ -219,6 +229,41 @@ impl Driver {
             }
         }
         *lock(&self.shared.stats) = *self.core.stats();
+    }
+
+    fn write(&mut self) {
+        let mut cx = Context::from_waker(&self.waker);
+        while let Some(link) = self.core.links_to_flush() {
+            self.links.write(link, &mut self.core, &mut cx);
+        }
+    }
+
+    /// After each piece of work that a turn may have thousands of: a long turn does what comes due meanwhile, so that
+    /// this node's beats are not late, and others do not take its shards away. Whether that may have left commands.
+    #[inline]
+    fn step(&mut self) -> bool {
+        const STEPS: u32 = 64;
+        self.steps = self.steps.wrapping_add(1);
+        self.steps.is_multiple_of(STEPS) && self.look_up()
+    }
+
+    /// Does what is due if the clock has gone on.
+    #[cold]
+    fn look_up(&mut self) -> bool {
+        let now = self.shared.clock.now();
+        if now.since(self.now) < SLICE {
+            return false;
+        }
+        self.now = now;
+        if self.core.poll_timeout().is_some_and(|at| at <= now) {
+            self.core.handle_timeout(now);
+            // Beats are on their way with the first; whoever called goes on with the rest.
+            if let Some(command) = self.core.poll_command() {
+                self.obey(command);
+            }
+        }
+        self.write();
+        true
     }
 
     fn expire(&mut self) {

@@ -502,6 +502,24 @@ fn a_beat_is_echoed_if_its_node_is_registered_and_hears() {
     assert!(reign.says(&LeadershipCommand::Hearing { node, hears }));
 }
 
+#[test]
+fn a_connection_that_is_made_anew_carries_beats_at_once() {
+    // 2.9
+    let mut machine = follower();
+    beat(&mut machine, 1_000, A, 2_000, 0, 0);
+    assert!(node_beat(&mut machine, A).is_some());
+    machine.handle_linked(at(1_001), B);
+    assert_eq!(node_beat(&mut machine, A), None);
+    machine.handle_linked(at(1_001), A);
+    assert!(node_beat(&mut machine, A).is_some());
+    let mut reign = Reign::acting();
+    let before = reign.newest.clone();
+    reign.machine.handle_linked(at(811), A);
+    reign.pump(811);
+    assert!(reign.newest[&A] > before[&A]);
+    assert_eq!(reign.newest[&B], before[&B]);
+}
+
 /// Keeps the reign going with B's help.
 fn go_on(reign: &mut Reign, from: u64, to: u64) {
     for ms in (from..to).step_by(100) {
