@@ -251,7 +251,7 @@ impl<B: Body> Node<B> {
             let region = &kind.region;
             // Without a leader nobody can be told that a region has stopped.
             let settled = region.is_settled() || (!led && kind.stopped && region.buffered() == 0);
-            settled && region.hosted() == 0 && kind.stuck.is_none()
+            settled && region.hosted() == 0 && kind.stuck.is_empty()
         });
         settled && self.asks.len() == 0 && self.lost.is_empty()
     }

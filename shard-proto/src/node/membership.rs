@@ -205,18 +205,13 @@ impl<B: Body> Node<B> {
                 unacked,
             } => {
                 self.pair_ended(peer, node, incarnation, unacked);
+                self.drop_stuck(node);
                 self.forget_member(node, incarnation, cause);
-                // What waited for the peer waits no more.
-                for _ in self.types.touch_all() {}
             }
             LinkEvent::Forgotten { peer, .. } => self.asks.peer_ended(peer_index(peer)),
             LinkEvent::Congested {
                 node, congested, ..
-            } => {
-                for (_, kind) in self.types.touch_all() {
-                    kind.region.handle_congestion(self.now, node, congested);
-                }
-            }
+            } => self.handle_congestion(node, congested),
         }
     }
 
@@ -368,16 +363,16 @@ impl<B: Body> Node<B> {
     ) {
         let mut frames: u64 = 0;
         for frame in unacked {
-            if frame.sent
-                || frame.header.kind != Kind::ENVELOPE
-                || !self.take_back(peer, node, &frame)
-            {
-                if frame.header.kind == Kind::ENVELOPE {
+            match frame.header.kind {
+                Kind::ENVELOPE if !frame.sent && self.take_back(peer, node, &frame) => {}
+                Kind::ENVELOPE => {
                     frames = frames.saturating_add(1);
                     self.lost.push_back((node, frame));
-                } else if frame.header.kind == Kind::REPLY {
-                    count(&mut self.stats.replies_dropped);
                 }
+                // Its origin, which has ended, may not have it.
+                Kind::RETURN => self.lost.push_back((node, frame)),
+                Kind::REPLY => count(&mut self.stats.replies_dropped),
+                _ => {}
             }
         }
         self.asks.peer_ended(peer_index(peer));
@@ -419,21 +414,26 @@ impl<B: Body> Node<B> {
         taken
     }
 
-    /// The next message that was perhaps delivered, to be reported. Its ask has failed on its own.
+    /// The next message to be reported that a link did not get rid of: perhaps delivered, or on its way back to who
+    /// has ended. Its ask has failed on its own.
     pub(super) fn poll_lost(&mut self) -> Option<NodeCommand<B>> {
         loop {
-            let (_, frame) = self.lost.pop_front()?;
-            let Ok(Data::Envelope(envelope)) = Data::decode(frame.header.kind, &frame.body) else {
-                continue;
+            let (node, frame) = self.lost.pop_front()?;
+            let (envelope, origin, reason) = match Data::decode(frame.header.kind, &frame.body) {
+                Ok(Data::Envelope(envelope)) => {
+                    (envelope, Origin::Local, RejectReason::PerhapsDelivered)
+                }
+                Ok(Data::Return(back)) => {
+                    let origin = Origin::Remote(node);
+                    (back.envelope, origin, RejectReason::OriginEnded)
+                }
+                _ => continue,
             };
             let Some(ty) = self.types.by_id(frame.header.entity_type) else {
                 continue;
             };
             let message = from_wire(&envelope, &frame.body);
-            let reason = RejectReason::PerhapsDelivered;
-            if let Put::Done(command) =
-                self.reject(ty, envelope.shard, Origin::Local, reason, message)
-            {
+            if let Put::Done(command) = self.reject(ty, envelope.shard, origin, reason, message) {
                 return command;
             }
         }

@@ -8,7 +8,7 @@
 //! [`Node::poll_transmit`] has for each.
 //!
 //! Commands are derived from the state of the parts, so they do not pile up; what is queued here is bounded by the
-//! number of links and members, and by the window of a life of a node that ended.
+//! number of links and members, and by the windows and buffers of a life of a node that ended.
 
 mod api;
 mod asks;
@@ -30,6 +30,7 @@ mod poll;
 mod receive;
 mod send;
 mod stats;
+mod stuck;
 #[cfg(feature = "swim")]
 pub mod swim;
 #[cfg(test)]

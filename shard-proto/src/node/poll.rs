@@ -100,29 +100,15 @@ impl<B: Body> Node<B> {
 
     /// One step of a type that may have commands.
     fn poll_type(&mut self, ty: TypeIndex) -> Option<NodeCommand<B>> {
-        let stuck = self.types.get_mut(ty).and_then(|kind| kind.stuck.take());
-        let step = match stuck {
-            Some(outgoing) => Step::Put(outgoing),
-            None => self.step(ty),
-        };
         let now = self.now;
-        match step {
+        match self.step(ty) {
             Step::Again => None,
             Step::Settled => {
                 self.types.settle();
                 self.say_types();
                 None
             }
-            Step::Put(outgoing) => match self.put(now, ty, outgoing) {
-                Put::Done(command) => command,
-                Put::Wait(outgoing) => {
-                    if let Some(kind) = self.types.get_mut(ty) {
-                        kind.stuck = Some(outgoing);
-                    }
-                    self.types.settle();
-                    None
-                }
-            },
+            Step::Put(outgoing) => self.put_or_wait(now, ty, outgoing),
             Step::Command(command) => Some(command),
             Step::Deliver {
                 shard,

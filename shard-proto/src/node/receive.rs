@@ -5,7 +5,7 @@ use bytes::{Bytes, BytesMut};
 use super::control::put_control;
 use super::link::{Incoming, LinkFault, PeerSlot};
 use super::send::peer_index;
-use super::types::tell_coordinator;
+use super::types::{Outgoing, tell_coordinator};
 use super::{
     Body, Delivery, EntityKey, LinkError, LinkId, LinksFull, Message, Node, ReplyTo, TypeIndex,
     Warning, count,
@@ -254,12 +254,14 @@ impl<B: Body> Node<B> {
         reason: ReturnReason,
         message: Message<B>,
     ) {
-        if self
-            .put_return(now, ty, to, shard, epoch, reason, &message)
-            .is_err()
-        {
-            self.drop_foreign(ty, shard, to, message);
-        }
+        let outgoing = Outgoing::Return {
+            to,
+            shard,
+            epoch,
+            reason,
+            message,
+        };
+        self.put_back(now, ty, outgoing);
     }
 
     /// Where a reply to a message of that node goes.

@@ -532,32 +532,14 @@ impl<B: Body> Node<B> {
         message: Message<B>,
     ) {
         let now = self.advance(now);
-        let reason = ReturnReason::Full;
-        if self
-            .put_return(now, ty, origin, shard, epoch, reason, &message)
-            .is_err()
-        {
-            self.drop_foreign(ty, shard, origin, message);
-        }
-    }
-
-    /// A message of another node that is neither delivered nor sent back: a report is all that is left.
-    pub(super) fn drop_foreign(
-        &mut self,
-        ty: TypeIndex,
-        shard: ShardId,
-        origin: NodeId,
-        message: Message<B>,
-    ) {
-        count(&mut self.stats.rejected);
-        self.out.push_back(NodeCommand::Reject {
-            ty,
+        let outgoing = Outgoing::Return {
+            to: origin,
             shard,
-            origin: Origin::Remote(origin),
-            reason: RejectReason::OriginEnded,
+            epoch,
+            reason: ReturnReason::Full,
             message,
-            pending: false,
-        });
+        };
+        self.put_back(now, ty, outgoing);
     }
 }
 

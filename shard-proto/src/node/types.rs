@@ -3,6 +3,7 @@
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
+use super::stuck::Stuck;
 use super::weight::Scales;
 use super::{
     AddTypeError, Body, ConfigError, Message, Node, NodeConfig, Strategy, TypeConfig, TypeIndex,
@@ -44,8 +45,8 @@ pub(super) struct Kind<B> {
     pub(super) coordinator: TypeCoordinator,
     /// The barrier of this coordinator, if it opens later than the reign's.
     pub(super) barrier: Option<Instant>,
-    /// Data that its link had no room for. Nothing else is asked of the region until it is gone.
-    pub(super) stuck: Option<Outgoing<B>>,
+    /// Data that its link had no room for.
+    pub(super) stuck: Stuck<B>,
     dirty: bool,
     pub(super) scales: Scales,
     /// The node's lease waits for the registration of this type, as it was counted last.
@@ -176,6 +177,12 @@ impl<B> Types<B> {
         self.kinds.iter()
     }
 
+    /// The indices of all types.
+    pub(super) fn indices(&self) -> impl Iterator<Item = TypeIndex> + use<B> {
+        let count = u16::try_from(self.kinds.len()).unwrap_or(u16::MAX);
+        (0..count).map(TypeIndex)
+    }
+
     /// All types, for an input to all of them.
     pub(super) fn touch_all(&mut self) -> impl Iterator<Item = (TypeIndex, &mut Kind<B>)> {
         let dirty = &mut self.dirty;
@@ -193,7 +200,7 @@ impl<B> Types<B> {
         self.dirty.front().copied()
     }
 
-    /// The first type has no more commands, or must wait with them.
+    /// The first type has no more commands.
     pub(super) fn settle(&mut self) {
         let Some(ty) = self.dirty.pop_front() else {
             return;
@@ -202,7 +209,7 @@ impl<B> Types<B> {
             return;
         };
         kind.dirty = false;
-        if kind.stuck.is_none() && core::mem::take(&mut kind.lapsing) {
+        if core::mem::take(&mut kind.lapsing) {
             self.lapsing = self.lapsing.saturating_sub(1);
         }
         self.review(ty);
@@ -398,7 +405,7 @@ impl<B: Body> Node<B> {
                     region,
                     coordinator,
                     barrier: None,
-                    stuck: None,
+                    stuck: Stuck::new(),
                     dirty: false,
                     needed: false,
                     lapsing: false,

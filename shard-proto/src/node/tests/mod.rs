@@ -14,6 +14,7 @@ mod cluster;
 mod control;
 mod faults;
 mod forming;
+mod full;
 mod leases;
 mod limits;
 mod moving;
