@@ -19,6 +19,8 @@ pub(super) struct Entry {
     pub(super) silent_at: Option<Instant>,
     /// When it is down for good, while its link is.
     pub(super) down_at: Option<Instant>,
+    /// A part of the node had no room for it: when to tell it again.
+    pub(super) offer_at: Option<Instant>,
     /// Where to dial it.
     pub(super) address: Option<String>,
 }
@@ -31,6 +33,7 @@ impl Entry {
             leaving: false,
             silent_at: None,
             down_at: None,
+            offer_at: None,
             address,
         }
     }
@@ -50,6 +53,8 @@ pub(super) struct Members {
     entries: BTreeMap<NodeId, Entry>,
     /// The newest life of a node that is over.
     ended: BTreeMap<NodeId, Incarnation>,
+    /// Those for whom there was no room.
+    waiting: BTreeMap<NodeId, (Member, Option<String>)>,
     /// Members whose state the application has not heard of.
     changed: BTreeSet<NodeId>,
     limit: usize,
@@ -60,6 +65,7 @@ impl Members {
         Self {
             entries: BTreeMap::new(),
             ended: BTreeMap::new(),
+            waiting: BTreeMap::new(),
             changed: BTreeSet::new(),
             limit: usize::from(limit.max(1)),
         }
@@ -97,8 +103,32 @@ impl Members {
         self.entries.len() < self.limit
     }
 
+    /// Keeps a node for which there is no room in mind, as many as there are members.
+    pub(super) fn wait(&mut self, member: Member, address: Option<&str>) {
+        let known = self.waiting.get(&member.node);
+        let newer = known.is_none_or(|(known, _)| known.incarnation <= member.incarnation);
+        if newer && (known.is_some() || self.waiting.len() < self.limit) {
+            let address = address.map(String::from);
+            self.waiting.insert(member.node, (member, address));
+        }
+    }
+
+    /// A node that waits is out of reach.
+    pub(super) fn give_up(&mut self, node: NodeId) {
+        self.waiting.remove(&node);
+    }
+
+    /// A node that waited for the room there is now.
+    pub(super) fn poll_waiting(&mut self) -> Option<(Member, Option<String>)> {
+        if !self.has_room() {
+            return None;
+        }
+        Some(self.waiting.pop_first()?.1)
+    }
+
     /// Adds a member, or replaces what is known of it.
     pub(super) fn put(&mut self, entry: Entry) {
+        self.waiting.remove(&entry.member.node);
         self.changed.insert(entry.member.node);
         self.entries.insert(entry.member.node, entry);
     }
@@ -110,6 +140,11 @@ impl Members {
 
     /// Ends a life. `Some` if it was a member.
     pub(super) fn remove(&mut self, node: NodeId, incarnation: Incarnation) -> Option<Entry> {
+        if let Some((waiting, _)) = self.waiting.get(&node)
+            && waiting.incarnation <= incarnation
+        {
+            self.waiting.remove(&node);
+        }
         let ended = self.ended.entry(node).or_insert(incarnation);
         *ended = incarnation.max(*ended);
         // Lives end rarely; of those remembered the oldest is the least likely to come back.
@@ -152,9 +187,20 @@ impl Members {
         due.map(|entry| entry.member)
     }
 
+    /// The next member that a part of the node had no room for, and perhaps has now.
+    pub(super) fn offer(&mut self, now: Instant) -> Option<Member> {
+        let mut all = self.entries.values_mut();
+        let entry = all.find(|entry| entry.offer_at.is_some_and(|at| at <= now))?;
+        entry.offer_at = None;
+        Some(entry.member)
+    }
+
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let all = self.entries.values();
-        all.filter_map(|entry| earliest(entry.silent_at, entry.down_at))
-            .min()
+        all.filter_map(|entry| {
+            let at = earliest(entry.silent_at, entry.down_at);
+            earliest(at, entry.offer_at)
+        })
+        .min()
     }
 }

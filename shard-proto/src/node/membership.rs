@@ -75,6 +75,7 @@ impl<B: Body> Node<B> {
             }
             Some(_) => {}
             None if !self.members.has_room() => {
+                self.members.wait(member, address);
                 self.warn(node, NODES_FULL, || Warning::NodesFull { node });
                 return;
             }
@@ -151,6 +152,10 @@ impl<B: Body> Node<B> {
             incarnation,
             cause,
         });
+        // A life that was replaced makes room for the next.
+        if cause != RemovalCause::Replaced {
+            self.admit_waiting();
+        }
     }
 
     /// Tells every part, in this order: leadership, then each type's coordinator and region.
@@ -162,12 +167,16 @@ impl<B: Body> Node<B> {
             full |= kind.coordinator.handle_member(now, change).is_err();
             full |= kind.region.handle_member(now, change).is_err();
         }
-        // They have more room than the list of members; a part that is full of lives that ended says so here.
-        if let MemberChange::Member(member) = change
-            && full
+        // They have more room than the list of members; a part that is full of lives that ended says so here. They
+        // go when their leases are over.
+        let again = now.after(self.config.keep_alive);
+        if let MemberChange::Member(Member { node, .. }) = change
+            && let Some(entry) = self.members.get_mut(node)
         {
-            let node = member.node;
-            self.warn(node, NODES_FULL, || Warning::NodesFull { node });
+            entry.offer_at = full.then_some(again);
+            if full {
+                self.warn(node, NODES_FULL, || Warning::NodesFull { node });
+            }
         }
     }
 
@@ -253,6 +262,9 @@ impl<B: Body> Node<B> {
             _ => None,
         };
         let silent_after = self.config.keep_alive;
+        if down_after.is_some() {
+            self.members.give_up(node);
+        }
         if let Some(entry) = self.members.get_mut(node) {
             entry.silent_at = Some(now.after(silent_after));
             entry.down_at = match down_after {
@@ -304,6 +316,16 @@ impl<B: Body> Node<B> {
         }
         while let Some(member) = self.members.due(self.now) {
             self.remove_member(member.node, member.incarnation, RemovalCause::Down);
+        }
+        while let Some(member) = self.members.offer(self.now) {
+            self.tell(MemberChange::Member(member));
+        }
+    }
+
+    /// Who waited for room among the members is taken in.
+    fn admit_waiting(&mut self) {
+        while let Some((member, address)) = self.members.poll_waiting() {
+            self.set_member(member, address.as_deref());
         }
     }
 

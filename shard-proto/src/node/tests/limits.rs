@@ -1,6 +1,7 @@
 //! Full windows, full buffers, large messages, strangers.
 
 use alloc::format;
+use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -10,7 +11,7 @@ use bytes::Bytes;
 use super::cluster::*;
 use super::moving::{all_answered, traffic};
 use crate::hash::entity_shard;
-use crate::membership::{Member, MemberChange, MemberState, Roles};
+use crate::membership::{Member, MemberChange, MemberState, RemovalCause, Roles};
 use crate::node::*;
 use crate::{Epoch, Term};
 
@@ -232,4 +233,70 @@ fn a_message_of_a_stranger_goes_back() {
     assert!(cluster.hosts[0].node.stats().not_a_member > 0);
     assert_eq!(cluster.hosts[0].node.stats().returned, 1);
     assert!(cluster.handled.is_empty());
+}
+
+/// Nodes with room for two members, whose leases last long.
+fn small(mode: MembershipMode, seeds: &[&str]) -> NodeConfig {
+    let seeds = seeds.iter().map(ToString::to_string).collect();
+    NodeConfig::new(mode)
+        .with_seeds(seeds)
+        .with_max_nodes(2)
+        .with_lease(Duration::from_secs(5))
+        .with_drift(Duration::from_millis(250))
+}
+
+fn is_full(cluster: &Cluster, host: usize, of: usize) -> bool {
+    let node = cluster.hosts[of].node.me();
+    let warnings = &cluster.hosts[host].app.warnings;
+    warnings.contains(&Warning::NodesFull { node })
+}
+
+#[test]
+fn who_finds_no_slot_gets_one_once_a_lease_is_over() {
+    for seed in seeds() {
+        let mut cluster = Cluster::new(seed);
+        cluster.set_voters(&["a"]);
+        cluster.introduces = true;
+        let config = small(MembershipMode::External, &[]);
+        cluster.start("a", config.clone());
+        let cart = cluster.add_type(0, CART);
+        cluster.run_until(20 * SECOND, Cluster::is_open);
+        for name in ["b", "c", "d"] {
+            let host = cluster.start(name, config.clone());
+            cluster.add_type(host, CART);
+            cluster.run_until(2 * SECOND, |cluster| {
+                cluster.hosts[host].app.lease.is_some() && cluster.is_registered(cart)
+            });
+            cluster.kill(host);
+            cluster.declare_gone(host, RemovalCause::Down);
+            cluster.run(50 * MS);
+        }
+        let host = cluster.start("e", config);
+        cluster.add_type(host, CART);
+        cluster.run(SECOND);
+        assert!(is_full(&cluster, 0, host) && !cluster.is_registered(cart));
+        cluster.run_until(6 * SECOND, |cluster| cluster.is_registered(cart));
+        cluster.run(SECOND);
+        let asks = traffic(&mut cluster, cart, 20, 50 * MS);
+        cluster.run(5 * SECOND);
+        all_answered(&cluster, &asks);
+    }
+}
+
+#[test]
+fn who_finds_no_room_among_the_members_waits_for_it() {
+    for (mode, seed) in [(links(), 1), (MembershipMode::External, 1)] {
+        let mut cluster = Cluster::new(seed);
+        cluster.set_voters(&["a"]);
+        cluster.introduces = mode == MembershipMode::External;
+        for name in ["a", "b", "c"] {
+            cluster.start(name, small(mode, &["a"]));
+            cluster.run(SECOND);
+        }
+        assert!(is_full(&cluster, 0, 2));
+        let cart = cluster.add_type_everywhere(&CART);
+        cluster.kill(1);
+        cluster.declare_gone(1, RemovalCause::Down);
+        cluster.run_until(20 * SECOND, |cluster| cluster.is_registered(cart));
+    }
 }
