@@ -257,6 +257,8 @@ pub struct TypeConfig {
     pub(crate) rebalance_interval: Duration,
     pub(crate) handoff_timeout: Duration,
     pub(crate) drain: Duration,
+    #[cfg(test)]
+    pub(crate) shards_per_part: u32,
 }
 
 impl TypeConfig {
@@ -277,6 +279,8 @@ impl TypeConfig {
             rebalance_interval: Duration::from_secs(2),
             handoff_timeout: Duration::from_secs(10),
             drain: Duration::from_secs(8),
+            #[cfg(test)]
+            shards_per_part: 64,
         }
     }
 
@@ -318,5 +322,12 @@ impl TypeConfig {
         with_handoff_timeout: handoff_timeout: Duration,
         /// How long entities have to stop; less than the handoff timeout. Default: 8 s.
         with_drain: drain: Duration,
+    }
+
+    /// Splits registrations into more parts than they need.
+    #[cfg(test)]
+    pub(crate) const fn with_shards_per_part(mut self, shards: u32) -> Self {
+        self.shards_per_part = shards;
+        self
     }
 }

@@ -314,7 +314,10 @@ impl<B: Body> Types<B> {
 
 impl TypeConfig {
     fn region(&self, node: &NodeConfig, id: EntityTypeId) -> RegionConfig {
-        RegionConfig::new(self.name)
+        let config = RegionConfig::new(self.name);
+        #[cfg(test)]
+        let config = config.with_shards_per_part(self.shards_per_part);
+        config
             .with_shard_count(self.shard_count)
             .with_shard_hash(self.shard_hash.id())
             .with_proxy(self.proxy)

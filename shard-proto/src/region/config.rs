@@ -2,6 +2,7 @@
 
 use core::{fmt, time::Duration};
 
+use super::register::SHARDS_PER_PART;
 use crate::micros;
 
 /// Settings of a [`Region`](super::Region).
@@ -21,6 +22,8 @@ pub struct RegionConfig {
     pub(super) return_window: u32,
     pub(super) storage_id: u64,
     pub(super) seed: u64,
+    #[cfg(test)]
+    shards_per_part: u32,
 }
 
 impl RegionConfig {
@@ -47,6 +50,8 @@ impl RegionConfig {
             return_window: 16_384,
             storage_id: 0,
             seed: 0,
+            #[cfg(test)]
+            shards_per_part: SHARDS_PER_PART,
         }
     }
 
@@ -158,6 +163,22 @@ impl RegionConfig {
     pub const fn with_seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
+    }
+
+    /// Splits registrations into more parts than they need.
+    #[cfg(test)]
+    pub(crate) const fn with_shards_per_part(mut self, shards: u32) -> Self {
+        assert!(shards > 0 && shards <= SHARDS_PER_PART, "a part has room");
+        self.shards_per_part = shards;
+        self
+    }
+
+    /// How many shards one part of a registration covers.
+    pub(super) const fn shards_per_part(&self) -> u32 {
+        #[cfg(test)]
+        return self.shards_per_part;
+        #[cfg(not(test))]
+        SHARDS_PER_PART
     }
 
     /// Name of the entity type.

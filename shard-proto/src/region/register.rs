@@ -14,7 +14,7 @@ pub(super) type Scratch = [u8; 1024];
 
 /// Shards that one part covers: their claims fit [`Scratch`] however they are spread. A claim takes at most 14 bytes
 /// (5 for the first gap), and the builder keeps room for two runs of 30.
-const SHARDS_PER_PART: u32 = 64;
+pub(super) const SHARDS_PER_PART: u32 = 64;
 
 /// A confirmed registration is repeated after so many retry intervals, for a coordinator that lost it.
 const REPEAT: u32 = 20;
@@ -89,7 +89,8 @@ impl Machine {
         registration.parts = if self.hosted == 0 {
             1
         } else {
-            self.config.shard_count.div_ceil(SHARDS_PER_PART)
+            let shards = self.config.shards_per_part();
+            self.config.shard_count.div_ceil(shards)
         };
         self.rearm_registration();
     }
@@ -202,12 +203,9 @@ impl Machine {
         self.registration.part = part.saturating_add(1);
         let mut claims = ClaimsBuilder::new(scratch);
         if self.hosted > 0 {
-            let start = part.saturating_mul(SHARDS_PER_PART);
-            self.collect_claims(
-                shards,
-                start..start.saturating_add(SHARDS_PER_PART),
-                &mut claims,
-            );
+            let count = self.config.shards_per_part();
+            let start = part.saturating_mul(count);
+            self.collect_claims(shards, start..start.saturating_add(count), &mut claims);
         }
         count(&mut self.stats.registers);
         Register {

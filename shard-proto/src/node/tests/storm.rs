@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use super::cluster::*;
 use super::moving::{all_answered, traffic};
+use crate::hash::SplitMix64;
 use crate::membership::RemovalCause;
 use crate::node::*;
 
@@ -33,6 +34,16 @@ impl Storm {
         } else {
             CART
         };
+        // Registrations in many parts, of which some may be missing, or belong to an earlier one.
+        let mut more = SplitMix64::new(seed ^ 0x5eed);
+        let kind = match more.below(3) {
+            0 => kind.with_shards_per_part(2),
+            1 => kind.with_shards_per_part(8),
+            _ => kind,
+        };
+        if more.below(2) == 0 {
+            cluster.noise = Some(Noise::new(more.next_u64(), 100, 100, 100));
+        }
         let mut storm = Self {
             cart: TypeIndex(0),
             gentle: cluster.rng.below(3) == 0,
@@ -172,6 +183,7 @@ impl Storm {
 
     /// All is whole again, and everybody is there.
     fn calm(&mut self) {
+        self.cluster.noise = None;
         for _ in 0..3 {
             self.cluster.run(4 * SECOND);
             self.reap();

@@ -15,7 +15,7 @@ use core::time::Duration;
 use std::println;
 
 use bytes::{BufMut, Bytes, BytesMut};
-pub(super) use meddler::{Meddler, Meddling};
+pub(super) use meddler::{Meddler, Meddling, Noise};
 
 use crate::allocation::LeastShards;
 use crate::hash::{SplitMix64, entity_shard};
@@ -192,6 +192,7 @@ impl Default for World {
 
 pub(super) struct Cluster {
     pub(super) meddler: Option<Meddler>,
+    pub(super) noise: Option<Noise>,
     pub(super) now: u64,
     pub(super) hosts: Vec<Host>,
     pub(super) handled: Vec<Handled>,
@@ -261,6 +262,7 @@ impl Cluster {
     pub(super) fn new(seed: u64) -> Self {
         Self {
             meddler: None,
+            noise: None,
             now: 1_000 * SECOND,
             hosts: Vec::new(),
             handled: Vec::new(),

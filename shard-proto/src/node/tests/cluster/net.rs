@@ -86,6 +86,9 @@ impl Cluster {
 
     /// Loses, doubles or delays control frames.
     fn meddle(&mut self, pipe: usize, end: usize, mut bytes: Bytes) -> Bytes {
+        if let Some(noise) = &mut self.noise {
+            return noise.disturb(self.now, (pipe, end), bytes);
+        }
         let Some(meddler) = &mut self.meddler else {
             return bytes;
         };
