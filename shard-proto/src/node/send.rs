@@ -479,7 +479,8 @@ impl<B: Body> Node<B> {
     /// [`NodeCommand::StopShard`] and [`Node::shard_stopped`]. It goes in front of what was buffered since.
     ///
     /// # Errors
-    /// The shard is not stopping under that epoch: the message is handed back, report it.
+    /// No buffer slot is left, or the shard is not stopping under that epoch: the message is handed back. Report it to
+    /// its caller; one of another node goes back with [`Node::return_full`].
     pub fn give_back(
         &mut self,
         now: Instant,

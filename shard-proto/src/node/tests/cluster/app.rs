@@ -198,11 +198,18 @@ impl Cluster {
                 ..
             } = waiting;
             if let Err(message) = node.give_back(now, ty, shard, epoch, origin, message) {
-                // Its origin has ended, or the buffer is full: the adapter reports it.
+                // The buffer is full, or its origin has ended: its caller is told where it is.
+                if let Origin::Remote(from) = origin {
+                    node.return_full(now, ty, shard, epoch, from, message);
+                    continue;
+                }
+                if let Some(ask) = message.ask {
+                    app.failures.insert(ask.key.0, AskFailure::Stopped);
+                }
                 let id = String::from_utf8(message.id.as_bytes().to_vec()).unwrap();
                 let tell = Tell::decode(&message.body);
-                app.rejects
-                    .push((id, tell, RejectReason::OriginEnded, origin));
+                let reason = RejectReason::BufferFull;
+                app.rejects.push((id, tell, reason, origin));
             }
         }
         let at = self.now + self.range(self.world.stop);
