@@ -228,10 +228,11 @@ impl Driver {
                 host.turned(self.core.buffered(index));
             }
         }
-        *lock(&self.shared.stats) = *self.core.stats();
     }
 
     fn write(&mut self) {
+        // First, so that whoever hears of something finds it counted.
+        *lock(&self.shared.stats) = *self.core.stats();
         let mut cx = Context::from_waker(&self.waker);
         while let Some(link) = self.core.links_to_flush() {
             self.links.write(link, &mut self.core, &mut cx);
