@@ -8,7 +8,7 @@ use super::moving::{all_answered, formed, traffic};
 use crate::ShardId;
 use crate::membership::RemovalCause;
 use crate::node::*;
-use crate::region::RejectReason;
+use crate::region::{Origin, RejectReason};
 
 /// Which shard runs where, and under which epoch.
 fn map(cluster: &Cluster) -> Vec<(ShardId, usize, crate::Epoch)> {
@@ -233,5 +233,48 @@ fn epochs_grow_over_a_restart_of_the_whole_cluster() {
         for (shard, _, epoch) in map(&cluster) {
             assert!(epoch > newest, "{shard:?}: {epoch:?} after {newest:?}");
         }
+    }
+}
+
+#[test]
+fn what_a_life_left_in_a_mailbox_is_not_its_successors() {
+    for (mode, seed) in runs() {
+        let (mut cluster, cart) = formed(mode, seed, &["a", "b", "c"]);
+        cluster.world.service = (600 * SECOND, 600 * SECOND);
+        for number in 0..60 {
+            cluster.tell(1, cart, &format!("cart-{number}"));
+        }
+        cluster.run(SECOND);
+        let waiting = |cluster: &Cluster| {
+            let serving = cluster.hosts[2].app.serving.values();
+            let foreign = |serving: &Serving| {
+                let remote = serving.mailbox.iter().filter(|m| m.origin != Origin::Local);
+                remote.count()
+            };
+            serving.map(foreign).sum::<usize>()
+        };
+        let left_behind = waiting(&cluster);
+        assert!(left_behind > 0);
+        cluster.kill(1);
+        let again = cluster.start("b", config(mode, &["a", "c"]));
+        cluster.add_type(again, CART);
+        cluster.world.service = (0, 500);
+        cluster.run(2 * SECOND);
+        cluster.leave(2);
+        cluster.run_until(20 * SECOND, |cluster| cluster.hosts[2].app.left.is_some());
+        cluster.run(SECOND);
+        assert!(
+            cluster
+                .handled
+                .iter()
+                .all(|handled| handled.tell.sender != 1)
+        );
+        let rejects = &cluster.hosts[2].app.rejects;
+        let reported = rejects.iter().filter(|(_, tell, reason, origin)| {
+            tell.sender == 1 && *reason == RejectReason::OriginEnded && *origin != Origin::Local
+        });
+        assert_eq!(reported.count(), left_behind);
+        assert!(cluster.hosts[again].app.warnings.is_empty());
+        cluster.check_pending();
     }
 }
