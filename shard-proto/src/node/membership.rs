@@ -1,7 +1,6 @@
 //! Members come and go: by the adapter's word, by SWIM, or with their links.
 
 use alloc::string::String;
-use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::control::put_control;
@@ -10,10 +9,9 @@ use super::link::{LinkEvent, PeerIdentity, PeerSlot, Unacked};
 use super::members::Entry;
 use super::receive::from_wire;
 use super::send::{Put, peer_index};
-use super::types::Outgoing;
 use super::{AskFailure, Body, MembershipMode, Node, NodeCommand, Phase, Warning, count};
 use crate::membership::{Member, MemberChange, MemberState, RemovalCause};
-use crate::region::{Origin, RejectReason, ReturnError};
+use crate::region::{Origin, RejectReason};
 use crate::wire::control::Refusal;
 use crate::wire::{Control, Data, Kind};
 use crate::{Incarnation, Instant, NodeId};
@@ -399,7 +397,6 @@ impl<B: Body> Node<B> {
                 _ => {}
             }
         }
-        self.unstick(node);
         self.asks.peer_ended(peer_index(peer));
         if frames > 0 {
             self.out
@@ -408,48 +405,6 @@ impl<B: Body> Node<B> {
                     incarnation,
                     frames,
                 }));
-        }
-    }
-
-    /// What had to wait for room on the link to a life that has ended is not its successor's.
-    fn unstick(&mut self, node: NodeId) {
-        let now = self.now;
-        let stuck: Vec<_> = self
-            .types
-            .touch_all()
-            .filter_map(|(ty, kind)| Some((ty, kind.stuck.take_if(|stuck| stuck.to() == node)?)))
-            .collect();
-        for (ty, stuck) in stuck {
-            match stuck {
-                Outgoing::Envelope {
-                    shard,
-                    epoch,
-                    message,
-                    ..
-                } => {
-                    let Some(kind) = self.types.touch(ty) else {
-                        continue;
-                    };
-                    let taken = kind.region.take_back(now, node, shard, epoch, message);
-                    let (reason, message) = match taken {
-                        Ok(()) => continue,
-                        Err(ReturnError::Full(message)) => (RejectReason::BufferFull, message),
-                        Err(ReturnError::Stopped(message)) => (RejectReason::Stopped, message),
-                        Err(
-                            ReturnError::PathGivenUp(message) | ReturnError::Unexpected(message),
-                        ) => (RejectReason::PathGivenUp, message),
-                    };
-                    if let Put::Done(Some(command)) =
-                        self.reject(ty, shard, Origin::Local, reason, message)
-                    {
-                        self.out.push_back(command);
-                    }
-                }
-                Outgoing::Return { shard, message, .. } => {
-                    self.drop_foreign(ty, shard, node, message);
-                }
-                Outgoing::Flush { .. } | Outgoing::Flushed { .. } => {}
-            }
         }
     }
 

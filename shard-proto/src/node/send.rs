@@ -508,7 +508,10 @@ impl<B: Body> Node<B> {
         if let Origin::Remote(node) = origin
             && !(self.links.slot(node)).is_some_and(|peer| self.is_sender(peer, &message))
         {
-            self.drop_foreign(ty, shard, node, message);
+            let (origin, reason) = (Origin::Remote(node), RejectReason::OriginEnded);
+            if let Put::Done(command) = self.reject(ty, shard, origin, reason, message) {
+                self.out.extend(command);
+            }
             return Ok(());
         }
         let Some(kind) = self.types.touch(ty) else {

@@ -2,6 +2,7 @@
 
 use alloc::format;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use super::cluster::*;
 use super::moving::{all_answered, formed, traffic};
@@ -276,5 +277,40 @@ fn what_a_life_left_in_a_mailbox_is_not_its_successors() {
         assert_eq!(reported.count(), left_behind);
         assert!(cluster.hosts[again].app.warnings.is_empty());
         cluster.check_pending();
+    }
+}
+
+#[test]
+fn what_nobody_acknowledged_by_the_end_of_a_leave_is_reported() {
+    for seed in seeds() {
+        let names = ["a", "b", "c"];
+        let mut cluster = Cluster::new(seed);
+        cluster.set_voters(&names);
+        for (index, name) in names.iter().enumerate() {
+            let config = config(links(), &names).with_leave_deadline(Duration::from_millis(300));
+            cluster.start(name, config.with_bootstrap(index == 0));
+            cluster.run(MS);
+        }
+        cluster.form();
+        let cart = cluster.add_type_everywhere(&CART);
+        cluster.run_until(5 * SECOND, Cluster::is_open);
+        traffic(&mut cluster, cart, 100, 5 * MS);
+        cluster.run(SECOND);
+        let (handled, rejected) = (cluster.handled.len(), cluster.hosts[1].app.rejects.len());
+        cluster.pause(2, SECOND);
+        for number in 0..60 {
+            assert!(cluster.tell(1, cart, &format!("cart-{number}")));
+        }
+        cluster.leave(1);
+        cluster.run_until(SECOND, |cluster| cluster.hosts[1].app.left.is_some());
+        let rejects = &cluster.hosts[1].app.rejects[rejected..];
+        let perhaps = rejects
+            .iter()
+            .filter(|(.., reason, _)| *reason == RejectReason::PerhapsDelivered);
+        assert!(perhaps.count() > 0);
+        let handled = cluster.handled[handled..]
+            .iter()
+            .filter(|handled| handled.tell.sender == 1);
+        assert_eq!(handled.count() + rejects.len(), 60);
     }
 }
