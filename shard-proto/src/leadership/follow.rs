@@ -106,7 +106,7 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
                 let passed = micros(self.quiet_until.since(since)) / MICROS_PER_TERM;
                 Term(floor.0.saturating_add(passed).saturating_sub(1)).min(Term::MAX)
             }
-            _ => Term::NONE,
+            _ => self.forgotten,
         }
     }
 
@@ -143,7 +143,9 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
         match self.following {
             _ if early => self.stats.ignored = self.stats.ignored.saturating_add(1),
             Some(following) if following.leader == leader => self.hear(beat),
-            Some(following) if higher && (following.leader.node == leader.node || external) => {
+            Some(following)
+                if higher && !too_low && (following.leader.node == leader.node || external) =>
+            {
                 self.adopt(leader, beat);
             }
             // A node follows nobody else as long as it hears its leader.
@@ -220,6 +222,7 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
             // Its candidacy ends by that.
             self.end_reign();
         }
+        self.forgotten = self.forgotten();
         self.highest = leader.term;
         self.known = self.known.max(leader.term);
         self.former = Some(leader.node);

@@ -17,6 +17,8 @@ pub(super) struct Reign {
     pub(super) first_seq: u64,
     /// It was supported, and acts since.
     pub(super) acts: bool,
+    /// What was refused before it acted does not count: such refusals arrive until then.
+    pub(super) heeds_from: Instant,
     /// Until when it is supported.
     pub(super) support: Option<Instant>,
     /// When the barrier is over.
@@ -52,6 +54,7 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
             since: self.reign.map_or(self.now, |reign| reign.since),
             first_seq: self.next_leader_seq(),
             acts,
+            heeds_from: Instant::ZERO,
             support: acts.then_some(Instant::FAR_FUTURE),
             barrier: acts.then_some(self.now.after(wait)),
             open: false,
@@ -147,11 +150,16 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
         self.check_term(highest)?;
         let (now, pause) = (self.now, self.config.support_lease());
         let external = self.config.ownership() == Ownership::External;
+        // A quorum follows already. Who has just started does as soon as the reign acts; others refuse it again then.
+        let backed = self.reign.is_some_and(|reign| {
+            let follows = !reign.acts && reign.support > Some(now);
+            self.is_voting() && (follows || now < reign.heeds_from)
+        });
         let Some(peer) = self.peers.member_mut(from) else {
             return Err(ControlError::UnknownPeer);
         };
         // The lease outside has the last word.
-        if external || peer.heeded_at.is_some_and(|at| now.since(at) < pause) {
+        if backed || external || peer.heeded_at.is_some_and(|at| now.since(at) < pause) {
             self.stats.ignored = self.stats.ignored.saturating_add(1);
             return Ok(());
         }

@@ -138,6 +138,8 @@ pub struct Leadership<S = [PeerSlot; 64]> {
     floor: Option<(Term, Instant)>,
     /// Highest term adopted; nothing lower is obeyed.
     highest: Term,
+    /// What a former life may have supported, once this one follows; see `forgotten()`.
+    forgotten: Term,
     following: Option<Following>,
     /// A promise to a leader that is gone lasts until then.
     promised_until: Instant,
@@ -218,6 +220,7 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
             known: Term::NONE,
             floor: None,
             highest: Term::NONE,
+            forgotten: Term::NONE,
             following: None,
             promised_until: Instant::ZERO,
             former: None,

@@ -61,6 +61,7 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
             && let Some(reign) = &mut self.reign
         {
             reign.acts = true;
+            reign.heeds_from = self.now.after(self.config.beat());
             // Everybody who is registered gets a lease at once.
             reign.beat_at = self.now;
         } else if self.now >= self.patience_of(reign.began) {

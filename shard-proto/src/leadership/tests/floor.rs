@@ -83,3 +83,13 @@ fn a_voter_that_started_again_follows_a_reign_that_acts() {
     let took = answer(&mut voter, now, 900, &beat(1, 1_000));
     assert_eq!(took, Some(adopted(900)));
 }
+
+/// The reign that it followed may have ended, and its node stands again under a term that others have left behind.
+#[test]
+fn a_voter_that_started_again_follows_no_candidacy_below_its_floor_later() {
+    let (now, mut voter) = restarted();
+    answer(&mut voter, now, 900, &beat(1, 1_000));
+    assert_eq!(answer(&mut voter, now, 1_011, &beat(2, 0)), None);
+    let took = answer(&mut voter, now, 1_012, &beat(3, 0));
+    assert_eq!(took, Some(adopted(1_012)));
+}

@@ -643,12 +643,15 @@ fn a_refusal_or_a_higher_registration_ends_the_reign_once_per_lease_and_peer() {
         refuse(&mut reign, 900, B, Term(term.0 - 1), Term(term.0 - 1));
         assert_eq!(reign.machine.reign(), Some(term));
         let above = Term(term.0 + 50);
+        // Refused before it acted.
         refuse(&mut reign, 900, B, term, above);
+        assert_eq!(reign.machine.reign(), Some(term));
+        refuse(&mut reign, 1_150, B, term, above);
         let fresh = reign.machine.reign().unwrap();
         assert_eq!(fresh, above.next());
-        refuse(&mut reign, 1_000, B, fresh, Term(fresh.0 + 5));
+        refuse(&mut reign, 1_250, B, fresh, Term(fresh.0 + 5));
         assert_eq!(reign.machine.reign(), Some(fresh));
-        refuse(&mut reign, 1_000, A, fresh, Term(fresh.0 + 5));
+        refuse(&mut reign, 1_250, A, fresh, Term(fresh.0 + 5));
         assert_eq!(reign.machine.reign(), Some(Term(fresh.0 + 6)));
         // An hour ahead is not believed.
         let far = Term(term.0 + 3_700 * 16);
@@ -656,7 +659,7 @@ fn a_refusal_or_a_higher_registration_ends_the_reign_once_per_lease_and_peer() {
         let refusal = Control::TermRefused(TermRefused { highest: far });
         let refused = reign
             .machine
-            .handle_control(at(1_010), HOST, current, &refusal);
+            .handle_control(at(1_260), HOST, current, &refusal);
         assert!(refused.is_err());
     }
 }
