@@ -79,31 +79,27 @@ impl<St: Store> Machine<St> {
     /// that what never left goes back into the buffers before the regions hear of the end.
     pub fn handle_member(&mut self, now: Instant, change: MemberChange, sink: &mut impl Sink) {
         self.enter(now, sink);
-        self.learn(change, sink);
-    }
-
-    fn learn(&mut self, change: MemberChange, sink: &mut impl Sink) {
         match change {
             MemberChange::Member(member) if member.node == self.me.node => {
                 if member.incarnation > self.me.incarnation {
-                    self.be_removed(sink);
+                    self.be_removed();
                 } else if member.incarnation == self.me.incarnation {
                     self.set_state(member.node, member.state);
                 }
             }
-            MemberChange::Member(member) => self.set_member(member, sink),
+            MemberChange::Member(member) => self.set_member(member),
             MemberChange::Removed {
                 node, incarnation, ..
             } if node == self.me.node => {
                 if incarnation >= self.me.incarnation {
-                    self.be_removed(sink);
+                    self.be_removed();
                 }
             }
             MemberChange::Removed {
                 node,
                 incarnation,
                 cause,
-            } => self.remove_member(node, incarnation, cause, sink),
+            } => self.remove_member(node, incarnation, cause),
         }
     }
 
@@ -120,21 +116,17 @@ impl<St: Store> Machine<St> {
             || self.life_of(node).is_some_and(|life| life > incarnation)
     }
 
-    fn set_member(&mut self, member: Member, sink: &mut impl Sink) {
+    fn set_member(&mut self, member: Member) {
         let node = member.node;
-        if self.members.has_ended(node, member.incarnation) {
+        if self.members.has_ended(node, member.incarnation) || !self.phase.is_member() {
             return;
         }
         match self.life_of(node) {
             Some(known) if known > member.incarnation => return,
             Some(known) if known < member.incarnation => {
-                self.remove_member(node, known, RemovalCause::Replaced, sink);
+                self.remove_member(node, known, RemovalCause::Replaced);
             }
             _ => {}
-        }
-        // Whose own life is over meets nobody any more, but what others left behind is not their successors'.
-        if !self.phase.is_member() {
-            return;
         }
         if self.members.has(node) {
             return self.set_state(node, member.state);
@@ -174,17 +166,8 @@ impl<St: Store> Machine<St> {
         }
     }
 
-    fn remove_member(
-        &mut self,
-        node: NodeId,
-        incarnation: Incarnation,
-        cause: RemovalCause,
-        sink: &mut impl Sink,
-    ) {
+    fn remove_member(&mut self, node: NodeId, incarnation: Incarnation, cause: RemovalCause) {
         if let Some(member) = self.members.remove(node, incarnation) {
-            for kind in &mut self.kinds {
-                kind.unstick(self.now, node, sink);
-            }
             self.tell(MemberChange::Removed {
                 node,
                 incarnation: member.incarnation,
@@ -207,16 +190,12 @@ impl<St: Store> Machine<St> {
     }
 
     /// This life is over: everything stops.
-    fn be_removed(&mut self, sink: &mut impl Sink) {
+    fn be_removed(&mut self) {
         if !self.phase.is_member() {
             return;
         }
         self.phase = Phase::Removing;
         self.stop_types();
-        // Nothing waits for a link any more: a process whose life is over has none.
-        for kind in &mut self.kinds {
-            kind.unstick_all(self.now, sink);
-        }
         self.tell(MemberChange::Removed {
             node: self.me.node,
             incarnation: self.me.incarnation,
