@@ -178,7 +178,8 @@ impl<B: Body> Node<B> {
             }
             Origin::Remote(node) => {
                 count(&mut self.stats.received);
-                Self::reply_to(node, &message)
+                let peer = self.links.slot(node);
+                peer.and_then(|peer| self.reply_to(peer, node, &message))
             }
         };
         NodeCommand::Deliver {

@@ -130,14 +130,14 @@ impl Driver {
                 }
                 self.report(ty, shard, &message.id, reason);
             }
-            From::Remote(origin, ..)
+            From::Remote(origin, _)
                 if matches!(reason, Reason::MailboxFull | Reason::TooManyEntities) =>
             {
                 let now = self.now;
                 self.core
                     .return_full(now, ty, shard, epoch, origin, message);
             }
-            From::Remote(.., reply) => {
+            From::Remote(_, reply) => {
                 if let Some(reply) = reply {
                     self.core.reply(self.now, reply, REPLY_REFUSED, |_| Ok(()));
                 }
@@ -366,13 +366,7 @@ impl Driver {
                 origin,
                 message,
                 reply,
-            } => self.deliver(
-                ty,
-                shard,
-                epoch,
-                From::Remote(origin, message.sender, reply),
-                message,
-            ),
+            } => self.deliver(ty, shard, epoch, From::Remote(origin, reply), message),
             Delivery::Answer {
                 key,
                 status,

@@ -6,6 +6,7 @@ mod checker;
 mod failover;
 mod members;
 mod moves;
+mod outages;
 mod schedules;
 mod script;
 mod search;

@@ -65,9 +65,9 @@ pub(super) struct Handled {
 }
 
 #[derive(Debug)]
-pub(super) struct Waiting {
+struct Waiting {
     epoch: Epoch,
-    pub(super) origin: Origin,
+    origin: Origin,
     message: Message<Bytes>,
     reply: Option<ReplyTo>,
 }
@@ -81,7 +81,7 @@ pub(super) struct Serving {
     pub(super) open: bool,
     /// The lease under which it ran was lost: it handles nothing any more, whatever comes.
     pub(super) lapsed: bool,
-    pub(super) mailbox: VecDeque<Waiting>,
+    mailbox: VecDeque<Waiting>,
 }
 
 /// What a host's application knows.
