@@ -254,7 +254,7 @@ fn answer<R: Message>(caller: Caller<R>, reply: R, node: &NodeShared) {
                 },
             );
         }
-        Caller::Tell | Caller::Node(_) => {}
+        Caller::Tell | Caller::Node(..) => {}
     }
 }
 
@@ -269,7 +269,7 @@ pub(crate) fn refuse<R>(caller: Caller<R>, status: u8, node: &NodeShared) {
                 payload: Encoded::EMPTY,
             },
         ),
-        Caller::Tell | Caller::Node(_) => {}
+        Caller::Tell | Caller::Node(..) => {}
     }
 }
 

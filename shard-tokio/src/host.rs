@@ -8,7 +8,7 @@ use std::sync::Arc;
 use shard_proto::node::{Ask, EntityKey, Message, ReplyTo, Weight};
 use shard_proto::region::Origin;
 use shard_proto::wire::control::RegisterRefusal;
-use shard_proto::{Epoch, Home, NodeId, ShardId};
+use shard_proto::{Epoch, Home, Incarnation, NodeId, ShardId};
 use tokio::task::AbortHandle;
 
 use crate::ask::{Asks, Pending};
@@ -23,7 +23,7 @@ use crate::task;
 /// Where a message that is to be delivered came from.
 pub(crate) enum From {
     Local(Option<Pending>),
-    Remote(NodeId, Option<ReplyTo>),
+    Remote(NodeId, Incarnation, Option<ReplyTo>),
 }
 
 /// A message that was not delivered.
@@ -189,8 +189,8 @@ fn to_item<E: Entity>(
     let caller = match from {
         From::Local(None) => Caller::Tell,
         From::Local(Some(pending)) => pending.typed().map_or(Caller::Tell, Caller::Ask),
-        From::Remote(node, None) => Caller::Node(node),
-        From::Remote(_, Some(reply)) => Caller::NodeAsk(reply),
+        From::Remote(node, life, None) => Caller::Node(node, life),
+        From::Remote(_, _, Some(reply)) => Caller::NodeAsk(reply),
     };
     Ok(Item { message, caller })
 }
@@ -204,8 +204,8 @@ fn from_item<E: Entity>(item: Item<E>) -> (Body, Option<Weight>, From) {
     let from = match item.caller {
         Caller::Tell => From::Local(None),
         Caller::Ask(responder) => From::Local(responder.erase()),
-        Caller::Node(node) => From::Remote(node, None),
-        Caller::NodeAsk(reply) => From::Remote(reply.node, Some(reply)),
+        Caller::Node(node, life) => From::Remote(node, life, None),
+        Caller::NodeAsk(reply) => From::Remote(reply.node, reply.incarnation, Some(reply)),
     };
     (body, weight, from)
 }
@@ -229,7 +229,8 @@ fn give_back<E: Entity>(
                 });
                 Origin::Local
             }
-            From::Remote(node, reply) => {
+            From::Remote(node, life, reply) => {
+                message.sender = life;
                 message.correlation = reply.map_or(0, |reply| reply.correlation);
                 Origin::Remote(node)
             }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use shard_proto::hash::ShardHash;
 use shard_proto::node::{EntityKey, NodeStats, ReplyTo, TypeIndex, Weight};
-use shard_proto::{Epoch, Instant, Leader, NodeId, ShardId};
+use shard_proto::{Epoch, Incarnation, Instant, Leader, NodeId, ShardId};
 
 use tokio::sync::Semaphore;
 
@@ -320,7 +320,7 @@ pub(crate) enum Caller<R> {
     /// A caller on this node.
     Ask(Responder<R>),
     /// Another node, which awaits nothing.
-    Node(NodeId),
+    Node(NodeId, Incarnation),
     /// Another node.
     NodeAsk(ReplyTo),
 }

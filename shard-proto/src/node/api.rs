@@ -99,6 +99,9 @@ pub struct Message<B> {
     /// Of a message of another node: what its reply must carry; 0 for a tell. Keep it for
     /// [`Node::give_back`](super::Node::give_back).
     pub correlation: u64,
+    /// Of a message of another node: the life that sent it; 0 for one of this node. Keep it for
+    /// [`Node::give_back`](super::Node::give_back): what a life left behind is not its successor's.
+    pub sender: Incarnation,
     /// Of a message of this node: it was answered [`Sent::Queued`] and still counts as pending.
     pub(crate) pending: bool,
     /// Of a long one: what it adds to what is here. Keep it with the body for as long as that is kept.
@@ -113,6 +116,7 @@ impl<B> Message<B> {
             body,
             ask,
             correlation: 0,
+            sender: Incarnation(0),
             pending: false,
             weight: None,
         }

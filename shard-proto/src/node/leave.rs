@@ -6,6 +6,7 @@ use super::{AskFailure, Body, LeaveError, Node, NodeCommand};
 use crate::Instant;
 use crate::leadership::{Ownership, Voters};
 use crate::membership::{Member, MemberState, RemovalCause};
+use crate::wire::Kind;
 
 /// After the last shard is gone: how long the node waits for what others may still send it, that it has to send back.
 const LINGER: Duration = Duration::from_millis(200);
@@ -142,6 +143,7 @@ impl<B: Body> Node<B> {
             }
             Phase::Removing(cause) if self.hosts_nothing() => {
                 self.phase = Phase::Removed;
+                self.report_unacknowledged();
                 self.out.push_back(NodeCommand::Removed { cause });
                 true
             }
@@ -204,6 +206,18 @@ impl<B: Body> Node<B> {
         }
     }
 
+    /// Nobody will know what became of it. Comes before the word that this node is over.
+    fn report_unacknowledged(&mut self) {
+        for (node, unacked) in self.links.unacknowledged() {
+            self.drop_stuck(node);
+            let envelopes = unacked.filter(|frame| frame.header.kind == Kind::ENVELOPE);
+            self.lost.extend(envelopes.map(|frame| (node, frame)));
+        }
+        while let Some(command) = self.poll_lost() {
+            self.out.push_back(command);
+        }
+    }
+
     fn finish_leave(&mut self) -> bool {
         self.phase = Phase::Left;
         let now = self.now;
@@ -213,6 +227,7 @@ impl<B: Body> Node<B> {
             gossip.leave(now);
         }
         self.pump_gossip();
+        self.report_unacknowledged();
         self.links.goodbye(now);
         self.pump_links();
         self.out.push_back(NodeCommand::Left);

@@ -178,8 +178,7 @@ impl<B: Body> Node<B> {
             }
             Origin::Remote(node) => {
                 count(&mut self.stats.received);
-                let peer = self.links.slot(node);
-                peer.and_then(|peer| self.reply_to(peer, node, &message))
+                Self::reply_to(node, &message)
             }
         };
         NodeCommand::Deliver {

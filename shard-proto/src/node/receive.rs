@@ -204,6 +204,7 @@ impl<B: Body> Node<B> {
     ) -> Option<Delivery<B>> {
         let shard = envelope.shard;
         let mut message = from_wire(envelope, body);
+        message.sender = self.links.incarnation(peer)?;
         let kind = self.types.get_mut(ty)?;
         message.weight = kind.scales.weigh(body.len());
         if message.weight.is_some() {
@@ -216,7 +217,7 @@ impl<B: Body> Node<B> {
         match arrival {
             Arrival::Deliver(message) => {
                 count(&mut self.stats.received);
-                let reply = self.reply_to(peer, from, &message);
+                let reply = Self::reply_to(from, &message);
                 Some(Delivery::Message {
                     ty,
                     shard,
@@ -265,18 +266,10 @@ impl<B: Body> Node<B> {
     }
 
     /// Where a reply to a message of that node goes.
-    pub(super) fn reply_to(
-        &self,
-        peer: PeerSlot,
-        node: NodeId,
-        message: &Message<B>,
-    ) -> Option<ReplyTo> {
-        if message.correlation == 0 {
-            return None;
-        }
-        Some(ReplyTo {
+    pub(super) fn reply_to(node: NodeId, message: &Message<B>) -> Option<ReplyTo> {
+        (message.correlation != 0).then_some(ReplyTo {
             node,
-            incarnation: self.links.incarnation(peer)?,
+            incarnation: message.sender,
             correlation: message.correlation,
         })
     }

@@ -11,7 +11,7 @@ use super::{
 use crate::region::{Origin, RejectReason, Route, RouteError};
 use crate::wire::data::ENVELOPE_LEN;
 use crate::wire::{Data, DataHead, Flush, Flushed, MAX_ID_LEN, PutError, ReturnReason, put};
-use crate::{EntityTypeId, Epoch, Instant, NodeId, ShardId};
+use crate::{EntityTypeId, Epoch, Incarnation, Instant, NodeId, ShardId};
 
 /// Lanes of a pair. One, until a transport has several streams.
 pub(super) const LANES: u8 = 1;
@@ -373,6 +373,9 @@ impl<B: Body> Node<B> {
     ) -> Result<PeerSlot, Unsent> {
         let entity_type = self.types.get(ty).map_or(EntityTypeId(0), |kind| kind.id);
         let peer = self.links.slot(to).ok_or(Unsent::NoPeer)?;
+        if reason.is_some() && !self.is_sender(peer, message) {
+            return Err(Unsent::NoPeer);
+        }
         let (id, correlation) = (message.id.as_bytes(), message.correlation);
         let hint = message.body.len_hint();
         let whole = hint.saturating_add(id.len()).saturating_add(64);
@@ -393,6 +396,11 @@ impl<B: Body> Node<B> {
             Some(_) => self.links.data_back(now, peer, lane, whole, write)?,
         }
         Ok(peer)
+    }
+
+    /// Whether the life behind a link is the one that sent the message.
+    fn is_sender(&self, peer: PeerSlot, message: &Message<B>) -> bool {
+        message.sender == Incarnation(0) || self.links.incarnation(peer) == Some(message.sender)
     }
 
     fn put_marker(
@@ -476,7 +484,8 @@ impl<B: Body> Node<B> {
     }
 
     /// Hands back, in order, what an entity of a stopping shard has not handled, between
-    /// [`NodeCommand::StopShard`] and [`Node::shard_stopped`]. It goes in front of what was buffered since.
+    /// [`NodeCommand::StopShard`] and [`Node::shard_stopped`]. It goes in front of what was buffered since; one whose
+    /// sender's life has ended is reported.
     ///
     /// # Errors
     /// No buffer slot is left, or the shard is not stopping under that epoch: the message is handed back. Report it to
@@ -495,6 +504,15 @@ impl<B: Body> Node<B> {
         message.pending = false;
         if let Some(ask) = message.ask {
             message.correlation = self.asks.insert(ask).unwrap_or(0);
+        }
+        if let Origin::Remote(node) = origin
+            && !(self.links.slot(node)).is_some_and(|peer| self.is_sender(peer, &message))
+        {
+            let (origin, reason) = (Origin::Remote(node), RejectReason::OriginEnded);
+            if let Put::Done(command) = self.reject(ty, shard, origin, reason, message) {
+                self.out.extend(command);
+            }
+            return Ok(());
         }
         let Some(kind) = self.types.touch(ty) else {
             self.release(&mut message);

@@ -576,6 +576,10 @@ impl Sink for HostSink<'_> {
         });
     }
 
+    fn has_filled(&self) -> bool {
+        self.core.filled
+    }
+
     fn is_flushed(&self) -> bool {
         // Acknowledgements travel alone if nothing else goes their way.
         let then = self.core.now.saturating_sub(2 * ACK_DELAY);

@@ -103,7 +103,7 @@ pub(super) fn shrink(
     mut fails: impl FnMut(&[(u64, Fault)]) -> bool,
 ) -> Vec<(u64, Fault)> {
     let mut rest = all;
-    if !rest.is_empty() && fails(&[]) {
+    if fails(&[]) {
         return Vec::new();
     }
     let mut run = rest.len().div_ceil(2);

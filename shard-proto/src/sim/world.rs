@@ -225,7 +225,9 @@ impl<St: Store> World<St> {
     fn is_at_rest(&self) -> bool {
         let links = self.core.net.links.iter();
         let mut links = links.filter(|link| link.from_life != NOBODY);
-        links.all(|link| link.queue.is_empty())
+        // Who is to hear that its life is over has nothing of it any more: others have dropped what was its.
+        self.news.len() == self.free_news.len()
+            && links.all(|link| link.queue.is_empty())
             && self.core.hosts.iter().all(|host| {
                 host.hosted
                     .iter()

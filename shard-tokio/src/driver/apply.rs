@@ -130,14 +130,14 @@ impl Driver {
                 }
                 self.report(ty, shard, &message.id, reason);
             }
-            From::Remote(origin, _)
+            From::Remote(origin, ..)
                 if matches!(reason, Reason::MailboxFull | Reason::TooManyEntities) =>
             {
                 let now = self.now;
                 self.core
                     .return_full(now, ty, shard, epoch, origin, message);
             }
-            From::Remote(_, reply) => {
+            From::Remote(.., reply) => {
                 if let Some(reply) = reply {
                     self.core.reply(self.now, reply, REPLY_REFUSED, |_| Ok(()));
                 }
@@ -366,7 +366,13 @@ impl Driver {
                 origin,
                 message,
                 reply,
-            } => self.deliver(ty, shard, epoch, From::Remote(origin, reply), message),
+            } => self.deliver(
+                ty,
+                shard,
+                epoch,
+                From::Remote(origin, message.sender, reply),
+                message,
+            ),
             Delivery::Answer {
                 key,
                 status,

@@ -43,7 +43,7 @@ impl Driver {
                         let ask = message.ask.and_then(|ask| self.asks.remove(ask.key));
                         From::Local(ask)
                     }
-                    Origin::Remote(node) => From::Remote(node, reply),
+                    Origin::Remote(node) => From::Remote(node, message.sender, reply),
                 };
                 self.deliver(ty, shard, epoch, from, message);
                 if pending {

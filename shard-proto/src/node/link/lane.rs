@@ -24,7 +24,7 @@ pub(crate) struct FrameSlot {
 }
 
 /// Whole frames in a row, given out or about to be.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Chunk {
     /// Number of its first frame.
     first: u64,
@@ -261,6 +261,17 @@ pub(crate) struct UnackedFrame {
 }
 
 impl Unacked {
+    /// Of a lane that goes on.
+    pub(super) fn copy(lane: &mut SendLane) -> Self {
+        lane.seal();
+        let mut chunks = lane.chunks.clone();
+        if let Some(chunk) = chunks.front_mut() {
+            chunk.trim(lane.acked);
+        }
+        let sent = lane.sent;
+        Self { chunks, sent }
+    }
+
     pub(super) fn new(mut lane: SendLane) -> Self {
         lane.seal();
         if let Some(chunk) = lane.chunks.front_mut() {

@@ -35,6 +35,7 @@ mod transfer;
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 pub(crate) use config::LinkConfig;
 use connection::{Connection, Connections, Phase};
@@ -324,6 +325,14 @@ impl Links {
                 self.keep_alive(link);
             }
         }
+    }
+
+    /// What no peer has acknowledged so far, by peer.
+    pub(crate) fn unacknowledged(&mut self) -> Vec<(NodeId, Unacked)> {
+        let peers = self.peers.iter_mut();
+        peers
+            .map(|peer| (peer.node, Unacked::copy(&mut peer.send)))
+            .collect()
     }
 
     /// This life of the node is over: says so on every link, closes them all, dials and accepts no more.

@@ -203,6 +203,12 @@ impl Peers {
         })
     }
 
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Peer> {
+        self.slots
+            .iter_mut()
+            .filter_map(|entry| entry.peer.as_mut())
+    }
+
     /// This life of the node, and every earlier one, is over for good.
     pub(super) fn end(&mut self, node: NodeId, incarnation: Incarnation) {
         if let Some(ended) = self.ended.get_mut(&node) {

@@ -2,13 +2,14 @@
 
 use alloc::format;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use super::cluster::*;
 use super::moving::{all_answered, formed, traffic};
 use crate::ShardId;
 use crate::membership::RemovalCause;
 use crate::node::*;
-use crate::region::RejectReason;
+use crate::region::{Origin, RejectReason};
 
 /// Which shard runs where, and under which epoch.
 fn map(cluster: &Cluster) -> Vec<(ShardId, usize, crate::Epoch)> {
@@ -233,5 +234,83 @@ fn epochs_grow_over_a_restart_of_the_whole_cluster() {
         for (shard, _, epoch) in map(&cluster) {
             assert!(epoch > newest, "{shard:?}: {epoch:?} after {newest:?}");
         }
+    }
+}
+
+#[test]
+fn what_a_life_left_in_a_mailbox_is_not_its_successors() {
+    for (mode, seed) in runs() {
+        let (mut cluster, cart) = formed(mode, seed, &["a", "b", "c"]);
+        cluster.world.service = (600 * SECOND, 600 * SECOND);
+        for number in 0..60 {
+            cluster.tell(1, cart, &format!("cart-{number}"));
+        }
+        cluster.run(SECOND);
+        let waiting = |cluster: &Cluster| {
+            let serving = cluster.hosts[2].app.serving.values();
+            let foreign = |serving: &Serving| {
+                let remote = serving.mailbox.iter().filter(|m| m.origin != Origin::Local);
+                remote.count()
+            };
+            serving.map(foreign).sum::<usize>()
+        };
+        let left_behind = waiting(&cluster);
+        assert!(left_behind > 0);
+        cluster.kill(1);
+        let again = cluster.start("b", config(mode, &["a", "c"]));
+        cluster.add_type(again, CART);
+        cluster.world.service = (0, 500);
+        cluster.run(2 * SECOND);
+        cluster.leave(2);
+        cluster.run_until(20 * SECOND, |cluster| cluster.hosts[2].app.left.is_some());
+        cluster.run(SECOND);
+        assert!(
+            cluster
+                .handled
+                .iter()
+                .all(|handled| handled.tell.sender != 1)
+        );
+        let rejects = &cluster.hosts[2].app.rejects;
+        let reported = rejects.iter().filter(|(_, tell, reason, origin)| {
+            tell.sender == 1 && *reason == RejectReason::OriginEnded && *origin != Origin::Local
+        });
+        assert_eq!(reported.count(), left_behind);
+        assert!(cluster.hosts[again].app.warnings.is_empty());
+        cluster.check_pending();
+    }
+}
+
+#[test]
+fn what_nobody_acknowledged_by_the_end_of_a_leave_is_reported() {
+    for seed in seeds() {
+        let names = ["a", "b", "c"];
+        let mut cluster = Cluster::new(seed);
+        cluster.set_voters(&names);
+        for (index, name) in names.iter().enumerate() {
+            let config = config(links(), &names).with_leave_deadline(Duration::from_millis(300));
+            cluster.start(name, config.with_bootstrap(index == 0));
+            cluster.run(MS);
+        }
+        cluster.form();
+        let cart = cluster.add_type_everywhere(&CART);
+        cluster.run_until(5 * SECOND, Cluster::is_open);
+        traffic(&mut cluster, cart, 100, 5 * MS);
+        cluster.run(SECOND);
+        let (handled, rejected) = (cluster.handled.len(), cluster.hosts[1].app.rejects.len());
+        cluster.pause(2, SECOND);
+        for number in 0..60 {
+            assert!(cluster.tell(1, cart, &format!("cart-{number}")));
+        }
+        cluster.leave(1);
+        cluster.run_until(SECOND, |cluster| cluster.hosts[1].app.left.is_some());
+        let rejects = &cluster.hosts[1].app.rejects[rejected..];
+        let perhaps = rejects
+            .iter()
+            .filter(|(.., reason, _)| *reason == RejectReason::PerhapsDelivered);
+        assert!(perhaps.count() > 0);
+        let handled = cluster.handled[handled..]
+            .iter()
+            .filter(|handled| handled.tell.sender == 1);
+        assert_eq!(handled.count() + rejects.len(), 60);
     }
 }

@@ -79,27 +79,31 @@ impl<St: Store> Machine<St> {
     /// that what never left goes back into the buffers before the regions hear of the end.
     pub fn handle_member(&mut self, now: Instant, change: MemberChange, sink: &mut impl Sink) {
         self.enter(now, sink);
+        self.learn(change, sink);
+    }
+
+    fn learn(&mut self, change: MemberChange, sink: &mut impl Sink) {
         match change {
             MemberChange::Member(member) if member.node == self.me.node => {
                 if member.incarnation > self.me.incarnation {
-                    self.be_removed();
+                    self.be_removed(sink);
                 } else if member.incarnation == self.me.incarnation {
                     self.set_state(member.node, member.state);
                 }
             }
-            MemberChange::Member(member) => self.set_member(member),
+            MemberChange::Member(member) => self.set_member(member, sink),
             MemberChange::Removed {
                 node, incarnation, ..
             } if node == self.me.node => {
                 if incarnation >= self.me.incarnation {
-                    self.be_removed();
+                    self.be_removed(sink);
                 }
             }
             MemberChange::Removed {
                 node,
                 incarnation,
                 cause,
-            } => self.remove_member(node, incarnation, cause),
+            } => self.remove_member(node, incarnation, cause, sink),
         }
     }
 
@@ -116,17 +120,21 @@ impl<St: Store> Machine<St> {
             || self.life_of(node).is_some_and(|life| life > incarnation)
     }
 
-    fn set_member(&mut self, member: Member) {
+    fn set_member(&mut self, member: Member, sink: &mut impl Sink) {
         let node = member.node;
-        if self.members.has_ended(node, member.incarnation) || !self.phase.is_member() {
+        if self.members.has_ended(node, member.incarnation) {
             return;
         }
         match self.life_of(node) {
             Some(known) if known > member.incarnation => return,
             Some(known) if known < member.incarnation => {
-                self.remove_member(node, known, RemovalCause::Replaced);
+                self.remove_member(node, known, RemovalCause::Replaced, sink);
             }
             _ => {}
+        }
+        // Whose own life is over meets nobody any more, but what others left behind is not their successors'.
+        if !self.phase.is_member() {
+            return;
         }
         if self.members.has(node) {
             return self.set_state(node, member.state);
@@ -166,8 +174,17 @@ impl<St: Store> Machine<St> {
         }
     }
 
-    fn remove_member(&mut self, node: NodeId, incarnation: Incarnation, cause: RemovalCause) {
+    fn remove_member(
+        &mut self,
+        node: NodeId,
+        incarnation: Incarnation,
+        cause: RemovalCause,
+        sink: &mut impl Sink,
+    ) {
         if let Some(member) = self.members.remove(node, incarnation) {
+            for kind in &mut self.kinds {
+                kind.unstick(self.now, node, sink);
+            }
             self.tell(MemberChange::Removed {
                 node,
                 incarnation: member.incarnation,
@@ -190,12 +207,16 @@ impl<St: Store> Machine<St> {
     }
 
     /// This life is over: everything stops.
-    fn be_removed(&mut self) {
+    fn be_removed(&mut self, sink: &mut impl Sink) {
         if !self.phase.is_member() {
             return;
         }
         self.phase = Phase::Removing;
         self.stop_types();
+        // Nothing waits for a link any more: a process whose life is over has none.
+        for kind in &mut self.kinds {
+            kind.unstick_all(self.now, sink);
+        }
         self.tell(MemberChange::Removed {
             node: self.me.node,
             incarnation: self.me.incarnation,

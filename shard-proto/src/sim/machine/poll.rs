@@ -3,7 +3,7 @@
 use super::{Body, DataFrame, Kind, Machine, Note, Sink, Stage, Unsent};
 use crate::coordinator::CoordinatorCommand;
 use crate::leadership::LeadershipCommand;
-use crate::region::{Command, Origin, RejectReason};
+use crate::region::{Command, Origin, RejectReason, ReturnError};
 use crate::sim::Store;
 use crate::wire::Control;
 use crate::{EntityTypeId, Instant, NodeId, Term};
@@ -31,7 +31,7 @@ enum Said {
 }
 
 impl<St: Store> Machine<St> {
-    /// Does everything there is to do, until nothing is left.
+    /// Does everything there is to do, until nothing is left or a link has filled up.
     pub fn pump(&mut self, now: Instant, sink: &mut impl Sink) {
         self.now = self.now.max(now);
         loop {
@@ -43,6 +43,9 @@ impl<St: Store> Machine<St> {
                 continue;
             };
             self.poll_type(ty, sink);
+            if sink.has_filled() {
+                return;
+            }
         }
     }
 
@@ -363,6 +366,40 @@ impl<St: Store> Kind<St> {
             (Err(Unsent::NoPeer), _) => {}
         }
         true
+    }
+
+    pub(super) fn unstick_all(&mut self, now: Instant, sink: &mut impl Sink) {
+        if let Some((to, _)) = self.stuck {
+            self.unstick(now, to, sink);
+        }
+    }
+
+    /// What had to wait for room on the link to a life that has ended is not its successor's.
+    pub(super) fn unstick(&mut self, now: Instant, node: NodeId, sink: &mut impl Sink) {
+        let Some((_, frame)) = self.stuck.take_if(|(to, _)| *to == node) else {
+            return;
+        };
+        self.dirty = true;
+        let DataFrame {
+            ty, shard, epoch, ..
+        } = frame;
+        match frame.body {
+            Body::Envelope(message) => {
+                let taken = self.region.take_back(now, node, shard, epoch, message);
+                let reason = match taken {
+                    Ok(()) => return,
+                    Err(ReturnError::Full(_)) => RejectReason::BufferFull,
+                    Err(ReturnError::Stopped(_)) => RejectReason::Stopped,
+                    Err(_) => RejectReason::PathGivenUp,
+                };
+                sink.reject(ty, shard, Origin::Local, reason, message);
+            }
+            Body::Return(_, message) => {
+                let origin = Origin::Remote(node);
+                sink.reject(ty, shard, origin, RejectReason::OriginEnded, message);
+            }
+            Body::Flush(_) | Body::Flushed(_) => {}
+        }
     }
 
     /// What a region sends to its own process. Its own messages never take this way: a region delivers them.

@@ -109,6 +109,10 @@ pub trait Sink {
     );
     /// Something worth a look.
     fn note(&mut self, note: Note);
+    /// Whether a link has just filled up, which the process is to be told before it sends more.
+    fn has_filled(&self) -> bool {
+        false
+    }
     /// Whether everything that this process sent was received.
     fn is_flushed(&self) -> bool;
 }

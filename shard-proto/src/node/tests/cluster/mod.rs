@@ -65,9 +65,9 @@ pub(super) struct Handled {
 }
 
 #[derive(Debug)]
-struct Waiting {
+pub(super) struct Waiting {
     epoch: Epoch,
-    origin: Origin,
+    pub(super) origin: Origin,
     message: Message<Bytes>,
     reply: Option<ReplyTo>,
 }
@@ -81,7 +81,7 @@ pub(super) struct Serving {
     pub(super) open: bool,
     /// The lease under which it ran was lost: it handles nothing any more, whatever comes.
     pub(super) lapsed: bool,
-    mailbox: VecDeque<Waiting>,
+    pub(super) mailbox: VecDeque<Waiting>,
 }
 
 /// What a host's application knows.
