@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo run --release -p shard-proto --features sim --example seeds -- [--from SEED] [--seeds COUNT]
-//!     [--mode lease|trust|external] [--skew MS] [--stop first|never]
+//!     [--mode lease|trust|external] [--shape plain|skewed|lossy|restless|severed] [--skew MS] [--stop first|never]
 //! ```
 //!
 //! Exit code 0: none did; 1: one did, and stdout says which and how; 2: the arguments make no sense. Always the lowest
@@ -23,12 +23,13 @@ use std::thread;
 use std::time::Duration;
 
 use shard_proto::leadership::Ownership;
-use shard_proto::sim::{HeapStore, World, WorldConfig};
+use shard_proto::sim::{HeapStore, Shape, World, WorldConfig};
 
 struct Options {
     from: u64,
     seeds: u64,
     ownership: Ownership,
+    shape: Shape,
     skew: Option<Duration>,
     stop: bool,
 }
@@ -38,6 +39,7 @@ fn parse() -> Result<Options, String> {
         from: 0,
         seeds: 1000,
         ownership: Ownership::Lease,
+        shape: Shape::Plain,
         skew: None,
         stop: true,
     };
@@ -61,6 +63,10 @@ fn parse() -> Result<Options, String> {
                     _ => return Err(format!("--stop: {value} is neither first nor never")),
                 }
             }
+            "--shape" => {
+                let shape = Shape::ALL.into_iter().find(|shape| shape.name() == value);
+                options.shape = shape.ok_or(format!("--shape: {value} is not known"))?;
+            }
             "--mode" => {
                 options.ownership = match value.as_str() {
                     "lease" => Ownership::Lease,
@@ -77,7 +83,9 @@ fn parse() -> Result<Options, String> {
 
 /// What is wrong with a seed: the broken promise, and a sentence.
 fn judge(seed: u64, options: &Options) -> Result<(), (String, String)> {
-    let mut config = WorldConfig::from_seed(seed).with_ownership(options.ownership);
+    let mut config = WorldConfig::from_seed(seed)
+        .with_shape(options.shape)
+        .with_ownership(options.ownership);
     if let Some(skew) = options.skew {
         config = config.with_wall_skew(skew);
     }
@@ -136,7 +144,8 @@ fn main() -> ExitCode {
     if !options.stop {
         let mut counts = BTreeMap::<&str, (usize, u64)>::new();
         for (seed, (promise, _)) in &found {
-            counts.entry(promise).or_insert((0, *seed)).0 += 1;
+            let count = &mut counts.entry(promise).or_insert((0, *seed)).0;
+            *count = usize::saturating_add(*count, 1);
         }
         for (promise, (count, first)) in counts {
             println!("{count:6} {promise}, first with seed {first}");

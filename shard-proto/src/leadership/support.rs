@@ -70,6 +70,18 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
         }
     }
 
+    /// Until when this node surely supports nobody but that reign: it promised so, or is too young to support anybody.
+    #[cfg(feature = "sim")]
+    pub(crate) fn keeps_to(&self, leader: Leader) -> Option<Instant> {
+        let quiet = self.is_quiet_start().then_some(self.quiet_until);
+        let promise = match &self.following {
+            Some(following) if following.leader == leader => Some(self.silent_at(following)),
+            None if self.highest == leader.term => Some(self.promised_until),
+            _ => None,
+        };
+        quiet.max(promise)
+    }
+
     /// When a leader without support tries again under a fresh term.
     pub(super) fn patience_of(&self, began: Instant) -> Instant {
         began.after(self.config.support_lease())

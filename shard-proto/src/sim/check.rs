@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use super::outage::{Cause, Outages};
 use super::report::{Report, reason_index};
+use super::rules::Rules;
 use super::{Message, Violation, WorldConfig};
 use crate::micros;
 use crate::region::RejectReason;
@@ -99,6 +100,7 @@ pub struct Checker {
     reached: Vec<bool>,
     totals: Totals,
     outages: Outages,
+    pub(super) rules: Rules,
 }
 
 impl Checker {
@@ -125,6 +127,7 @@ impl Checker {
             reached: Vec::new(),
             totals: Totals::default(),
             outages: Outages::new(shards),
+            rules: Rules::new(usize::from(config.nodes), shards),
         }
     }
 
@@ -143,6 +146,7 @@ impl Checker {
             due: vec![0; self.shards.len() * self.entities],
             calm_from: 0,
         });
+        self.rules.began(host);
         let state = self.host(host);
         state.life = Some(life);
         state.stay += 1;

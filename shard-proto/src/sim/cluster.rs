@@ -10,7 +10,7 @@ use super::clock::Clock;
 use super::event::{Events, What};
 use super::machine::{Body, DataFrame, Note, Sink, Unsent};
 use super::net::{Flight, NOBODY, Net};
-use super::{Checker, Message, Report, Trace, Violation, WorldConfig};
+use super::{Checker, Deed, Message, Report, Trace, Violation, WorldConfig};
 use crate::hash::{SplitMix64, mix};
 use crate::leadership::Ownership;
 use crate::region::{Origin, RejectReason};
@@ -357,6 +357,23 @@ impl HostSink<'_> {
         Some(self.core.hosts[self.host].knows[other])
     }
 
+    fn watch_path(&mut self, to: usize, frame: &DataFrame) {
+        let to_life = self.core.hosts[self.host].knows[to];
+        let (host, shard) = (
+            self.host as u8,
+            self.core.flat(frame.ty, frame.shard) as u32,
+        );
+        let checker = &mut self.core.checker;
+        match frame.body {
+            Body::Envelope(_) => {
+                let kept = checker.forwarded(host, shard, to_life, frame.epoch);
+                self.core.check(kept);
+            }
+            Body::Flush(_) => checker.marked(host, shard, to_life, frame.epoch),
+            Body::Return(..) | Body::Flushed(_) => {}
+        }
+    }
+
     fn stop_at(&mut self, shard: usize, at: u64, forced: bool) {
         let host = self.host as u8;
         let hosted = &mut self.core.hosts[self.host].hosted[shard];
@@ -404,6 +421,9 @@ impl Sink for HostSink<'_> {
         let to = self.core.host_of(to).ok_or(Unsent::NoPeer)?;
         let (now, from) = (self.core.now, self.host);
         let sent = self.core.send_data(from, to, frame);
+        if sent.is_ok() {
+            self.watch_path(to, &frame);
+        }
         let hash = hash_data(&frame);
         self.core
             .trace
@@ -580,6 +600,21 @@ impl Sink for HostSink<'_> {
         self.core.filled
     }
 
+    fn deed(&mut self, deed: Deed) {
+        let (host, mut deed) = (self.host as u8, deed);
+        if let Deed::Claims {
+            shard,
+            epoch,
+            stops,
+        } = &mut deed
+        {
+            let hosted = &self.core.hosts[self.host].hosted[*shard as usize];
+            *stops = hosted.running == Running::Stopping && hosted.epoch == *epoch;
+        }
+        let kept = self.core.checker.deed(host, deed);
+        self.core.check(kept);
+    }
+
     fn is_flushed(&self) -> bool {
         // Acknowledgements travel alone if nothing else goes their way.
         let then = self.core.now.saturating_sub(2 * ACK_DELAY);
@@ -616,11 +651,16 @@ impl Core {
     }
 
     /// Under which term a host leads, and until when.
-    pub(super) fn set_acting(&mut self, host: usize, acting: Option<(Term, Instant)>) {
+    /// Returns when it changed, and it leads.
+    pub(super) fn set_acting(
+        &mut self,
+        host: usize,
+        acting: Option<(Term, Instant)>,
+    ) -> Option<(Term, u64)> {
         let state = &mut self.hosts[host];
         let real = acting.map_or(0, |(_, until)| state.clock.when(until));
         if state.acting == acting && state.acting_real == real {
-            return;
+            return None;
         }
         state.acting = acting;
         state.acting_real = real;
@@ -630,6 +670,7 @@ impl Core {
             None => self.checker.not_acting(now, host as u8),
         };
         self.check(set);
+        acting.map(|(term, _)| (term, real))
     }
 
     /// An entity handles a message now.

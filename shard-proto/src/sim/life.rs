@@ -400,6 +400,11 @@ impl<St: Store> World<St> {
             return;
         };
         let started = machine.start_type(local, ty, seed, &mut self.core.sink(host));
+        if started {
+            let first = self.core.flat(ty, crate::ShardId(0));
+            let shards = first..first + self.core.config.shards as usize;
+            self.core.checker.type_started(host as u8, shards);
+        }
         if !started && machine.is_stopped(ty) && machine.phase() == Phase::Running {
             let again = self.core.now + 50_000;
             self.core.events.push(again, what);

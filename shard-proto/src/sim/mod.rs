@@ -140,7 +140,9 @@ mod net;
 mod outage;
 mod profile;
 mod report;
+mod rules;
 pub mod search;
+mod shape;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -159,6 +161,8 @@ pub use moving::Moving;
 pub use outage::{Cause, Outage};
 pub use profile::FaultProfile;
 pub use report::{Failure, Report};
+pub use rules::Deed;
+pub use shape::Shape;
 pub use store::{ArrayCoordinator, ArrayRegion, ArrayStore, HeapStore, Store};
 pub use trace::Trace;
 pub use violation::Violation;

@@ -5,7 +5,7 @@ use core::fmt;
 
 use super::Message;
 use super::fault::At;
-use crate::{Epoch, Term};
+use crate::{Epoch, Leader, NodeId, Session, Term};
 
 /// An invariant that did not hold: which, with whom, and about what. Hosts are numbers from 0, times are global.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,6 +144,92 @@ pub enum Violation {
         /// How long it waited, in microseconds.
         waited: u64,
     },
+    /// A node follows a reign whose term is lower than one that it followed, or equal to that of another node.
+    FollowsLower {
+        /// The node.
+        host: u8,
+        /// What it followed.
+        before: Leader,
+        /// What it follows.
+        leader: Leader,
+    },
+    /// A process takes a term that is not above the one it took before.
+    TermTwice {
+        /// The process.
+        host: u8,
+        /// The term.
+        term: Term,
+        /// The one before.
+        before: Term,
+    },
+    /// A leader acts although not a quorum of the voters, its own node among them only if it follows, has promised to
+    /// support nobody else as long.
+    NoPromise {
+        /// The leader.
+        host: u8,
+        /// Its term.
+        term: Term,
+        /// Until when it acts.
+        until: u64,
+        /// How many voters keep to it as long.
+        promised: u8,
+    },
+    /// A coordinator takes a registration that was made for another term.
+    OtherTerm {
+        /// The leader.
+        host: u8,
+        /// That term.
+        term: Term,
+    },
+    /// A session that has ended is registered again in the same reign.
+    SessionBack {
+        /// The leader.
+        host: u8,
+        /// Whose session.
+        to: NodeId,
+        /// The session.
+        session: Session,
+    },
+    /// Somebody is told the old home of a shard that is being handed off.
+    OldHome {
+        /// The shard.
+        shard: u32,
+        /// The leader.
+        host: u8,
+        /// The old home's epoch.
+        epoch: Epoch,
+        /// Who is told.
+        to: NodeId,
+    },
+    /// A claim of a former reign is believed after the barrier.
+    LateClaim {
+        /// The shard.
+        shard: u32,
+        /// The leader.
+        host: u8,
+        /// The claimed epoch.
+        epoch: Epoch,
+        /// Who claims it.
+        of: NodeId,
+    },
+    /// A region claims a shard as if it served it, and has begun to stop it.
+    PlainClaim {
+        /// The shard.
+        shard: u32,
+        /// The node.
+        host: u8,
+        /// Under which epoch.
+        epoch: Epoch,
+    },
+    /// A message is sent down a path that was marked, and whose marker has not come back.
+    PathAgain {
+        /// The shard.
+        shard: u32,
+        /// The origin.
+        host: u8,
+        /// The path's epoch.
+        epoch: Epoch,
+    },
     /// A table of a state machine contradicts itself, or something is left in it.
     Table {
         /// Whose.
@@ -189,6 +275,15 @@ impl Violation {
             Self::NeverSent { .. } => "never sent",
             Self::Lost { .. } => "lost",
             Self::NoService { .. } => "no service",
+            Self::FollowsLower { .. } => "follows lower",
+            Self::TermTwice { .. } => "term twice",
+            Self::NoPromise { .. } => "no promise",
+            Self::OtherTerm { .. } => "other term",
+            Self::SessionBack { .. } => "session back",
+            Self::OldHome { .. } => "old home",
+            Self::LateClaim { .. } => "late claim",
+            Self::PlainClaim { .. } => "plain claim",
+            Self::PathAgain { .. } => "path again",
             Self::Table { .. } => "table",
             Self::Timer { .. } => "timer",
             Self::Storage { .. } => "storage",
@@ -300,6 +395,57 @@ impl fmt::Display for Violation {
                 f,
                 "nothing that host {origin} sent reached shard {shard} within {}",
                 At(*waited)
+            ),
+            Self::FollowsLower {
+                host,
+                before,
+                leader,
+            } => write!(f, "host {host} follows {leader:?} after {before:?}"),
+            Self::TermTwice { host, term, before } => {
+                write!(f, "host {host} takes term {term} after {before}")
+            }
+            Self::NoPromise {
+                host,
+                term,
+                until,
+                promised,
+            } => write!(
+                f,
+                "host {host} acts under term {term} until {}, and {promised} voters keep to it as long",
+                At(*until)
+            ),
+            Self::OtherTerm { host, term } => write!(
+                f,
+                "host {host} takes a registration for term {term}, which is not its own"
+            ),
+            Self::SessionBack { host, to, session } => {
+                write!(f, "host {host} has {session:?} of {to} registered again")
+            }
+            Self::OldHome {
+                shard,
+                host,
+                epoch,
+                to,
+            } => write!(
+                f,
+                "host {host} tells {to} of shard {shard} under {epoch}, which is being handed off"
+            ),
+            Self::LateClaim {
+                shard,
+                host,
+                epoch,
+                of,
+            } => write!(
+                f,
+                "host {host} believes that {of} serves shard {shard} under {epoch}"
+            ),
+            Self::PlainClaim { shard, host, epoch } => write!(
+                f,
+                "host {host} stops shard {shard} under {epoch}, and claims to serve it"
+            ),
+            Self::PathAgain { shard, host, epoch } => write!(
+                f,
+                "host {host} sends to shard {shard} under {epoch} behind a marker"
             ),
             Self::Table { host, what } | Self::Timer { host, what } => {
                 write!(f, "host {host}: {what}")

@@ -16,9 +16,10 @@ use super::{
 };
 use crate::allocation::LeastShards;
 use crate::hash::{SplitMix64, mix};
+use crate::leadership::Ownership;
 use crate::region::{Origin, RejectReason};
 use crate::wire::Frame;
-use crate::{Home, Term, micros};
+use crate::{Home, Leader, Term, micros};
 
 /// How often a machine may be called without the time passing.
 const IDLE_CALLS: u32 = 20_000;
@@ -288,7 +289,11 @@ impl<St: Store> World<St> {
             // With a lock from outside nobody else knows when it is over.
             *until = self.core.outside_until(host, *until);
         }
-        self.core.set_acting(host, acting);
+        let acts = self.core.set_acting(host, acting);
+        let lead = machine.leadership();
+        let (leader, taken, term) = (lead.leader(), lead.stats().terms_taken, lead.reign());
+        let led = self.core.checker.led(host as u8, leader, taken, term);
+        self.core.check(led);
         if machine.phase().is_over() {
             return self.end_life(host);
         }
@@ -297,6 +302,28 @@ impl<St: Store> World<St> {
             .poll_timeout()
             .map_or(u64::MAX, |at| state.clock.when(at))
             .max(self.core.now);
+        if let Some((term, until)) = acts
+            && self.core.config.ownership == Ownership::Lease
+        {
+            self.check_promises(host, term, until);
+        }
+    }
+
+    /// A leader acts only as long as a quorum of the voters supports nobody else: they promised, are too young to, or
+    /// dead.
+    fn check_promises(&mut self, host: usize, term: Term, until: u64) {
+        let node = self.core.hosts[host].node;
+        let voters = usize::from(self.core.config.voters);
+        let promised = (0..voters).filter(|voter| {
+            let Some(machine) = &self.machines[*voter] else {
+                return true;
+            };
+            let keeps = machine.leadership().keeps_to(Leader { node, term });
+            keeps.is_some_and(|keeps| self.core.hosts[*voter].clock.when(keeps) + 2 >= until)
+        });
+        let (now, promised) = (self.core.now, promised.count() as u8);
+        let kept = Checker::promised(now, host as u8, term, until, promised, voters as u8);
+        self.core.check(kept);
     }
 
     fn happen(&mut self, what: What) {

@@ -13,6 +13,7 @@ where
     fn clone(&self) -> Self {
         Self {
             id: self.id,
+            base: self.base,
             starts: self.starts,
             stopped: self.stopped,
             region: self.region.clone(),

@@ -5,6 +5,7 @@ mod leave;
 mod members;
 mod poll;
 mod sink;
+mod watch;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -16,7 +17,7 @@ pub use sink::{Body, DataFrame, Note, Sink, Unsent};
 
 use super::config::type_name;
 use super::moving::Moving;
-use super::{Message, Store, Strategy, WorldConfig};
+use super::{Deed, Message, Store, Strategy, WorldConfig};
 use crate::coordinator::{Coordinator, CoordinatorConfig};
 use crate::leadership::{Leadership, Ownership};
 use crate::membership::{Member, MemberChange, MemberState, Roles};
@@ -31,6 +32,8 @@ use crate::{
 /// An entity type of a process.
 pub(super) struct Kind<St: Store> {
     id: EntityTypeId,
+    /// Its first shard among those of all types.
+    base: u32,
     starts: u32,
     stopped: bool,
     region: Region<Message, St::Region>,
@@ -122,6 +125,7 @@ impl<St: Store> Machine<St> {
             let storage = St::coordinator(config.shards);
             machine.kinds.push(Kind {
                 id: hash::entity_type_id(type_name(ty)),
+                base: u32::from(ty) * config.shards,
                 starts: 0,
                 stopped: false,
                 region,
@@ -275,7 +279,8 @@ impl<St: Store> Machine<St> {
             let _ = self.leadership.handle_higher_term(now, from, term);
             self.lead_dirty = true;
         }
-        let Some(kind) = self.kinds.iter_mut().find(|kind| kind.id == entity_type) else {
+        let mut kinds = (0..).zip(&mut self.kinds);
+        let Some((ty, kind)) = kinds.find(|(_, kind)| kind.id == entity_type) else {
             if let Control::Register(register) = control
                 && self.reign.is_some_and(|(own, _)| own == term)
             {
@@ -299,7 +304,12 @@ impl<St: Store> Machine<St> {
                 let _ = kind.region.handle_control(now, from, term, control);
             }
             _ => {
-                if kind.tell_coordinator(now, from, term, control) {
+                let mut watched = watch::Watched::<St> {
+                    coordinator: &mut kind.coordinator,
+                    ty,
+                    base: kind.base,
+                };
+                if watched.tell(now, from, term, control, sink) {
                     self.say_registered(from);
                 }
             }
@@ -372,7 +382,10 @@ impl<St: Store> Machine<St> {
             }
             Body::Flushed(token) => {
                 kind.dirty = true;
-                kind.region.handle_flushed(now, from, shard, token);
+                if kind.region.handle_flushed(now, from, shard, token) {
+                    let shard = kind.base + shard.0;
+                    sink.deed(Deed::PathFlushed { shard });
+                }
             }
         }
     }
@@ -671,22 +684,6 @@ impl<St: Store> Machine<St> {
         self.leadership
             .handle_registered(self.now, node, types, age);
         self.lead_dirty = true;
-    }
-}
-
-impl<St: Store> Kind<St> {
-    /// Gives the coordinator what a region says. Whether the region was registered, and is so no longer.
-    fn tell_coordinator(
-        &mut self,
-        now: Instant,
-        from: NodeId,
-        term: Term,
-        control: &Control<'_>,
-    ) -> bool {
-        let before = self.coordinator.is_registered(from);
-        // What it does not take is late.
-        let _ = self.coordinator.handle_control(now, from, term, control);
-        before && !self.coordinator.is_registered(from)
     }
 }
 

@@ -1,10 +1,11 @@
 //! What the parts of a process tell each other, and the world.
 
+use super::watch::{Watched, watch_coordinator, watch_region};
 use super::{Body, DataFrame, Kind, Machine, Note, Sink, Stage, Unsent};
 use crate::coordinator::CoordinatorCommand;
 use crate::leadership::LeadershipCommand;
 use crate::region::{Command, Origin, RejectReason, ReturnError};
-use crate::sim::Store;
+use crate::sim::{Deed, Store};
 use crate::wire::Control;
 use crate::{EntityTypeId, Instant, NodeId, Term};
 
@@ -97,6 +98,7 @@ impl<St: Store> Machine<St> {
                 self.reign = Some((term, Stage::Begun));
                 self.beats.clear();
                 sink.note(Note::Begun(term));
+                sink.deed(Deed::Begins);
                 for kind in &mut self.kinds {
                     kind.dirty = true;
                     kind.coordinator.begin(now, term);
@@ -133,11 +135,13 @@ impl<St: Store> Machine<St> {
                 }
             }
             LeadershipCommand::NodeLapsed { node, former } => {
-                for kind in &mut self.kinds {
+                for (ty, kind) in (0..).zip(&mut self.kinds) {
                     kind.dirty = true;
                     if former {
                         kind.coordinator.handle_former_lapsed(now, node);
                     } else {
+                        let (of, session) = (node, None);
+                        sink.deed(Deed::EndsSession { ty, of, session });
                         kind.coordinator.handle_lapsed(now, node);
                     }
                 }
@@ -200,6 +204,7 @@ impl<St: Store> Kind<St> {
                     let shard = hand_off.shard;
                     sink.note(Note::HandOff { ty, shard });
                 }
+                watch_coordinator(to, ty, self.base, &control, sink);
                 if to == me {
                     let _ = self.region.handle_control(now, me, term, &control);
                 } else {
@@ -239,13 +244,17 @@ impl<St: Store> Kind<St> {
         };
         let (to, frame) = match command {
             Command::Send { to, control } => {
+                watch_region(self.base, &control, sink);
                 if to != me {
                     sink.control(to, self.id, term, &control);
                     return Said::Something;
                 }
-                let before = self.coordinator.is_registered(me);
-                let _ = self.coordinator.handle_control(now, me, term, &control);
-                if before && !self.coordinator.is_registered(me) {
+                let mut watched = Watched::<St> {
+                    coordinator: &mut self.coordinator,
+                    ty,
+                    base: self.base,
+                };
+                if watched.tell(now, me, term, &control, sink) {
                     return Said::Unregistered;
                 }
                 return Said::Something;

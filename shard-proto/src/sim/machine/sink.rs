@@ -1,7 +1,7 @@
 //! What a process does to the world around it.
 
 use crate::region::{Origin, RejectReason};
-use crate::sim::Message;
+use crate::sim::{Deed, Message};
 use crate::wire::{Control, ReturnReason};
 use crate::{EntityTypeId, Epoch, Instant, Leader, NodeId, ShardId, Term, Token};
 
@@ -112,6 +112,10 @@ pub trait Sink {
     /// Whether a link has just filled up, which the process is to be told before it sends more.
     fn has_filled(&self) -> bool {
         false
+    }
+    /// Something in which a rule may be broken. Nobody need look.
+    fn deed(&mut self, deed: Deed) {
+        let _ = deed;
     }
     /// Whether everything that this process sent was received.
     fn is_flushed(&self) -> bool;

@@ -6,7 +6,7 @@ use crate::{Epoch, Term};
 
 const S: u64 = 1_000_000;
 
-fn epoch(term: u64, round: u32) -> Epoch {
+pub(super) fn epoch(term: u64, round: u32) -> Epoch {
     Epoch::new(Term(term), round).unwrap()
 }
 
@@ -18,7 +18,7 @@ fn config() -> WorldConfig {
 }
 
 /// Three hosts, the first of which sent messages 0 to 3 to entity 1 of shard 2. Leases until 10 s.
-fn checker() -> Checker {
+pub(super) fn checker() -> Checker {
     let mut checker = Checker::new(&config());
     for host in 0..3 {
         checker.began(0, host, u32::from(host));
@@ -45,7 +45,7 @@ fn serving() -> Checker {
     checker
 }
 
-fn name<T>(result: Result<T, Violation>) -> &'static str {
+pub(super) fn name<T>(result: Result<T, Violation>) -> &'static str {
     result.map_or_else(|violation| violation.name(), |_| "nothing")
 }
 

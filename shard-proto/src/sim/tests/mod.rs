@@ -7,6 +7,7 @@ mod failover;
 mod members;
 mod moves;
 mod outages;
+mod rules;
 mod schedules;
 mod script;
 mod search;

@@ -1,0 +1,119 @@
+//! Worlds in which something rare is frequent.
+
+use core::time::Duration;
+
+use super::fault::FaultKind;
+use super::{FaultProfile, WorldConfig};
+
+/// What is to be frequent in a world.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Shape {
+    /// Nothing more than elsewhere.
+    #[default]
+    Plain,
+    /// Wall clocks are off by seconds, so that terms say nothing of the time. Nobody ends, since what a process forgets
+    /// is made up for by its clock.
+    Skewed,
+    /// Much is lost, and ends are noticed at once, before promises to the dead are over.
+    Lossy,
+    /// Types stop and start, shards move and take long to, and what was said comes late.
+    Restless,
+    /// Connections break and nodes stand still all the time.
+    Severed,
+}
+
+impl Shape {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Plain,
+        Self::Skewed,
+        Self::Lossy,
+        Self::Restless,
+        Self::Severed,
+    ];
+
+    /// Its name, for programs.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Skewed => "skewed",
+            Self::Lossy => "lossy",
+            Self::Restless => "restless",
+            Self::Severed => "severed",
+        }
+    }
+}
+
+impl WorldConfig {
+    /// The same world, but that something is frequent in it.
+    #[must_use]
+    pub fn with_shape(self, shape: Shape) -> Self {
+        let ms = Duration::from_millis;
+        if shape == Shape::Plain {
+            return self;
+        }
+        let slow = Duration::from_secs(20);
+        let this = if shape == Shape::Skewed {
+            self.with_detection(slow, slow)
+        } else {
+            self
+        };
+        let calm = this.bound() + Duration::from_secs(1);
+        let this = this.with_phases(Duration::from_secs(40), calm);
+        match shape {
+            Shape::Plain => this,
+            // Nobody is so slow that it is taken for gone.
+            Shape::Skewed => this.with_wall_skew(Duration::from_secs(20)).with_faults(
+                FaultProfile::none()
+                    .with_every(ms(500))
+                    .with(FaultKind::Cut, 20)
+                    .with(FaultKind::Noise, 5)
+                    .with(FaultKind::Pause, 20)
+                    .with(FaultKind::ClockRate, 3)
+                    .with(FaultKind::Suspect, 10)
+                    .with(FaultKind::Move, 5),
+            ),
+            Shape::Lossy => this
+                .with_noise(300, 50, 20, Duration::from_secs(1))
+                .with_detection(ms(10), ms(150))
+                .with_faults(
+                    FaultProfile::none()
+                        .with_every(ms(500))
+                        .with(FaultKind::Cut, 10)
+                        .with(FaultKind::Pause, 10)
+                        .with(FaultKind::Crash, 30)
+                        .with(FaultKind::Restart, 10)
+                        .with(FaultKind::Remove, 5)
+                        .with(FaultKind::Suspect, 5)
+                        .with(FaultKind::Move, 5),
+                ),
+            Shape::Restless => this
+                .with_noise(20, 100, 100, Duration::from_secs(3))
+                .with_faults(
+                    FaultProfile::none()
+                        .with_every(ms(300))
+                        .with(FaultKind::StopRegion, 20)
+                        .with(FaultKind::Move, 20)
+                        .with(FaultKind::HangStops, 10)
+                        .with(FaultKind::SlowStarts, 10)
+                        .with(FaultKind::Pause, 10)
+                        .with(FaultKind::Cut, 10)
+                        .with(FaultKind::Crash, 5),
+                ),
+            Shape::Severed => this
+                .with_noise(50, 50, 50, Duration::from_secs(1))
+                .with_faults(
+                    FaultProfile::none()
+                        .with_every(ms(150))
+                        .with(FaultKind::Break, 20)
+                        .with(FaultKind::Cut, 20)
+                        .with(FaultKind::Pause, 20)
+                        .with(FaultKind::SlowStarts, 5)
+                        .with(FaultKind::Burst, 5)
+                        .with(FaultKind::Move, 10),
+                ),
+        }
+    }
+}
