@@ -89,18 +89,23 @@ fn a_strategy_of_ones_own() {
 #[test]
 fn trust_breaks_a_promise_and_the_faults_for_it_are_few() {
     let trust = |seed| shorter(WorldConfig::from_seed(seed)).with_ownership(Ownership::Trust);
-    let found = (0..50).find_map(|seed| {
+    let broken = (0..50).filter_map(|seed| {
         let world = World::<HeapStore>::new(trust(seed), seed).unwrap();
         world.run().err()
     });
-    let found = found.expect("trust never breaks a promise");
-    let least = minimise::<HeapStore>(&trust(found.seed), &found).unwrap();
-    assert_eq!(least.violation.name(), found.violation.name());
-    assert!(least.schedule.faults.len() < found.schedule.faults.len());
-    // It is a replay of its own.
-    let again =
-        World::<HeapStore>::with_schedule(trust(found.seed), found.seed, least.schedule.clone());
-    assert_eq!(again.unwrap().run().unwrap_err(), least);
+    // Some break by the probe at the end, whatever went before.
+    let found = broken.filter(|found| found.schedule.faults.len() > 60);
+    let mut dropped = 0;
+    for found in found.take(3) {
+        let least = minimise::<HeapStore>(&trust(found.seed), &found).unwrap();
+        assert_eq!(least.violation.name(), found.violation.name());
+        dropped += found.schedule.faults.len() - least.schedule.faults.len();
+        // It is a replay of its own.
+        let schedule = least.schedule.clone();
+        let again = World::<HeapStore>::with_schedule(trust(found.seed), found.seed, schedule);
+        assert_eq!(again.unwrap().run().unwrap_err(), least);
+    }
+    assert!(dropped > 30, "{dropped}");
 }
 
 #[test]
