@@ -155,11 +155,17 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
             let follows = !reign.acts && reign.support > Some(now);
             self.is_voting() && (follows || now < reign.heeds_from)
         });
+        // Rivals that raise their terms past each other must not raise them past the clock: after a restart nothing but
+        // the clock tells how high they were.
+        let hasty = self.reign.is_some_and(|reign| {
+            let ahead = self.floor().is_some_and(|floor| highest >= floor);
+            self.is_voting() && ahead && now.since(reign.began) < pause
+        });
         let Some(peer) = self.peers.member_mut(from) else {
             return Err(ControlError::UnknownPeer);
         };
         // The lease outside has the last word.
-        if backed || external || peer.heeded_at.is_some_and(|at| now.since(at) < pause) {
+        if backed || hasty || external || peer.heeded_at.is_some_and(|at| now.since(at) < pause) {
             self.stats.ignored = self.stats.ignored.saturating_add(1);
             return Ok(());
         }

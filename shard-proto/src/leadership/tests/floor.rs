@@ -17,18 +17,23 @@ type Voter = Leadership<[PeerSlot; 4]>;
 
 /// A voter of three that has just started, whose clock says term 1000.
 fn restarted() -> (Instant, Voter) {
+    started(9)
+}
+
+fn started(incarnation: u64) -> (Instant, Voter) {
     let nodes = [NodeId(1), NodeId(2), NodeId(3)];
     let config = LeadershipConfig::new()
         .with_ownership(Ownership::Lease)
         .with_voters(Voters::new(&nodes).unwrap());
     let start = Instant::from_micros(1_000_000);
     let slots = [PeerSlot::EMPTY; 4];
-    let mut voter = Leadership::new(start, nodes[2], Incarnation(9), config, slots).unwrap();
+    let mut voter =
+        Leadership::new(start, nodes[2], Incarnation(incarnation), config, slots).unwrap();
     voter.handle_term_floor(start, Term(1_000));
     for node in [nodes[0], nodes[1]] {
         let member = Member {
             node,
-            incarnation: Incarnation(1),
+            incarnation: Incarnation(2),
             state: MemberState::Up,
             roles: Roles::NONE,
         };
@@ -92,4 +97,27 @@ fn a_voter_that_started_again_follows_no_candidacy_below_its_floor_later() {
     assert_eq!(answer(&mut voter, now, 1_011, &beat(2, 0)), None);
     let took = answer(&mut voter, now, 1_012, &beat(3, 0));
     assert_eq!(took, Some(adopted(1_012)));
+}
+
+/// Else rivals raise their terms past each other, and past what the clock says after a restart of them all.
+#[test]
+fn refusals_raise_terms_above_the_clock_once_per_support_lease_only() {
+    let (now, mut voter) = started(1);
+    voter.handle_timeout(now);
+    let refuse = |voter: &mut Voter, at: Instant, from: u64, highest: u64| {
+        let (from, highest) = (NodeId(from), Term(highest));
+        let refused = voter.reign().unwrap();
+        let control = Control::TermRefused(TermRefused { highest });
+        voter.handle_control(at, from, refused, &control).unwrap();
+        voter.reign().unwrap().0
+    };
+    let lease = voter.config().support_lease();
+    let later = now.after(lease * 3 / 4);
+    assert_eq!(refuse(&mut voter, now, 1, 1_012), 1_012, "too early");
+    // What is not above the clock does not have to wait.
+    assert_eq!(refuse(&mut voter, later, 1, 1_013), 1_022);
+    let early = now.after(lease * 5 / 4);
+    assert_eq!(refuse(&mut voter, early, 2, 1_040), 1_022, "too early");
+    let last = now.after(lease * 7 / 4);
+    assert_eq!(refuse(&mut voter, last, 2, 1_040), 1_041);
 }
