@@ -651,7 +651,10 @@ fn a_refusal_or_a_higher_registration_ends_the_reign_once_per_lease_and_peer() {
         assert_eq!(fresh, above.next());
         refuse(&mut reign, 1_250, B, fresh, Term(fresh.0 + 5));
         assert_eq!(reign.machine.reign(), Some(fresh));
+        // Another peer would be heeded at once, if terms were not above the clock.
         refuse(&mut reign, 1_250, A, fresh, Term(fresh.0 + 5));
+        assert_eq!(reign.machine.reign(), Some(fresh));
+        refuse(&mut reign, 1_950, A, fresh, Term(fresh.0 + 5));
         assert_eq!(reign.machine.reign(), Some(Term(fresh.0 + 6)));
         // An hour ahead is not believed.
         let far = Term(term.0 + 3_700 * 16);
@@ -659,7 +662,7 @@ fn a_refusal_or_a_higher_registration_ends_the_reign_once_per_lease_and_peer() {
         let refusal = Control::TermRefused(TermRefused { highest: far });
         let refused = reign
             .machine
-            .handle_control(at(1_260), HOST, current, &refusal);
+            .handle_control(at(1_960), HOST, current, &refusal);
         assert!(refused.is_err());
     }
 }
