@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo run --release -p shard-proto --features sim --example seeds -- [--from SEED] [--seeds COUNT]
-//!     [--mode lease|trust|external] [--shape plain|skewed|lossy|restless|severed] [--skew MS] [--stop first|never]
+//!     [--mode lease|trust|external] [--shape plain|skewed|lossy|restless|severed|hasty] [--skew MS] [--stop first|never]
 //! ```
 //!
 //! Exit code 0: none did; 1: one did, and stdout says which and how; 2: the arguments make no sense. Always the lowest

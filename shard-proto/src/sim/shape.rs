@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use super::fault::FaultKind;
 use super::{FaultProfile, WorldConfig};
+use crate::leadership::LeadershipConfig;
 
 /// What is to be frequent in a world.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,16 +22,20 @@ pub enum Shape {
     Restless,
     /// Connections break and nodes stand still all the time.
     Severed,
+    /// Nodes give up what they host long before their leader takes it for free, and paths are given up before their
+    /// markers can be back.
+    Hasty,
 }
 
 impl Shape {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Plain,
         Self::Skewed,
         Self::Lossy,
         Self::Restless,
         Self::Severed,
+        Self::Hasty,
     ];
 
     /// Its name, for programs.
@@ -42,6 +47,7 @@ impl Shape {
             Self::Lossy => "lossy",
             Self::Restless => "restless",
             Self::Severed => "severed",
+            Self::Hasty => "hasty",
         }
     }
 }
@@ -113,6 +119,20 @@ impl WorldConfig {
                         .with(FaultKind::SlowStarts, 5)
                         .with(FaultKind::Burst, 5)
                         .with(FaultKind::Move, 10),
+                ),
+            Shape::Hasty => this
+                .with_leadership(LeadershipConfig::new().with_drift(ms(400)))
+                .with_retry_interval(ms(15))
+                .with_delay(ms(1), ms(25))
+                .with_traffic(ms(10))
+                .with_faults(
+                    FaultProfile::none()
+                        .with_every(ms(700))
+                        .with(FaultKind::Cut, 30)
+                        .with(FaultKind::Break, 10)
+                        .with(FaultKind::Pause, 10)
+                        .with(FaultKind::Crash, 5)
+                        .with(FaultKind::Move, 5),
                 ),
         }
     }
