@@ -5,7 +5,7 @@ use crate::wire::control::LeaderBeat;
 use crate::{Instant, Leader, NodeId, Term, micros};
 
 /// Terms are sixteenths of a second.
-const MICROS_PER_TERM: u64 = 62_500;
+pub(super) const MICROS_PER_TERM: u64 = 62_500;
 /// How far a term may lie above the floor: an hour.
 const TERMS_AHEAD: u64 = 3_600 * 16;
 

@@ -61,7 +61,8 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
     pub(super) fn begin_at(&self) -> Instant {
         let at = self.resume_until.max(self.quiet_until);
         if self.is_leased() {
-            at
+            let since = self.named.map_or(at, |(_, since)| since);
+            at.max(self.term_ready_at(since))
         } else {
             at.max(self.listen_until).max(self.foreign_until)
         }

@@ -3,6 +3,7 @@
 use core::cmp::Reverse;
 use core::time::Duration;
 
+use super::follow::MICROS_PER_TERM;
 use super::{Leadership, PeerSlot, Voters};
 use crate::{Instant, Leader, Term};
 
@@ -84,7 +85,21 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
 
     /// When a leader without support tries again under a fresh term.
     pub(super) fn patience_of(&self, began: Instant) -> Instant {
-        began.after(self.config.support_lease())
+        let at = began.after(self.config.support_lease());
+        at.max(self.term_ready_at(began))
+    }
+
+    /// When the clock has come to the next term, at most twice `support_lease` after `since`. Candidates that raise
+    /// their terms past each other must not raise them past the clock: after a restart of a quorum nothing but the clock
+    /// tells how high they were.
+    pub(super) fn term_ready_at(&self, since: Instant) -> Instant {
+        let Some((floor, said)) = self.floor.filter(|_| self.is_voting()) else {
+            return since;
+        };
+        let ahead = self.known.next().0.saturating_sub(floor.0);
+        let at = said.after(Duration::from_micros(ahead.saturating_mul(MICROS_PER_TERM)));
+        let most = self.config.support_lease().saturating_mul(2);
+        at.clamp(since, since.after(most))
     }
 
     /// A reign whose support is over is over.

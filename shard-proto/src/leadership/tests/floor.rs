@@ -121,3 +121,23 @@ fn refusals_raise_terms_above_the_clock_once_per_support_lease_only() {
     let last = now.after(lease * 7 / 4);
     assert_eq!(refuse(&mut voter, last, 2, 1_040), 1_041);
 }
+
+#[test]
+fn a_candidate_waits_until_the_clock_has_come_to_its_term() {
+    // The clock says so 41/16 s after the start, or nothing is waited for longer than 2 S.
+    for (term, waits_ms) in [(1_040, 41 * 125 / 2), (1_900, 1_600 + 1_600)] {
+        let (now, mut voter) = started(1);
+        let start = now.as_micros() - 800_000;
+        let took = answer(&mut voter, now, term, &beat(1, 0));
+        assert_eq!(took, Some(adopted(term)));
+        let mut begins = None;
+        while begins.is_none() {
+            let at = voter.poll_timeout().unwrap();
+            voter.handle_timeout(at);
+            while voter.poll_command().is_some() {}
+            begins = voter.reign().map(|reign| (at.as_micros() - start, reign));
+        }
+        let (at, reign) = begins.unwrap();
+        assert_eq!((at / 1_000, reign), (waits_ms, Term(term + 1)));
+    }
+}
