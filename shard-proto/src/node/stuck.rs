@@ -90,9 +90,10 @@ impl<B: Body> Node<B> {
         // All that the region may have had to send back, and what arrives from a peer that is not told yet. Who sends more
         // acknowledges nothing.
         let arriving = self.config.window_frames.saturating_mul(8);
+        let bytes = self.config.window_bytes.saturating_mul(8) as usize;
         let has_room = self.types.get(ty).is_none_or(|kind| {
             let limit = kind.config.buffer.saturating_add(arriving);
-            kind.stuck.has_room(outgoing.to(), limit)
+            kind.stuck.has_room(outgoing.to(), limit) && !kind.scales.is_over_by(bytes)
         });
         let command = if has_room {
             self.put_or_wait(now, ty, outgoing)

@@ -52,6 +52,11 @@ impl Scales {
     pub(super) fn is_over(&self) -> bool {
         self.0.is_over()
     }
+
+    /// Whether there is too much even if so many bytes more are on their way back to where they came from.
+    pub(super) fn is_over_by(&self, bytes: usize) -> bool {
+        self.0.bytes.load(Ordering::Relaxed) > self.0.limit.saturating_add(bytes)
+    }
 }
 
 impl Weight {
@@ -103,6 +108,7 @@ mod tests {
         assert!(!scales.is_over());
         let two = one.clone();
         assert!(scales.is_over() && two.as_ref().is_some_and(Weight::is_over));
+        assert!(scales.is_over_by(4999) && !scales.is_over_by(5000));
         drop((one, two));
         assert!(!scales.is_over());
         assert_eq!(scales.0.bytes.load(Ordering::Relaxed), 0);
