@@ -1,6 +1,6 @@
 //! Several connections of two nodes at once, in every interleaving: one survives, the same at both ends.
 
-use super::handshake::{Raw, hello, welcome};
+use super::raw::{Raw, hello, welcome};
 use super::*;
 use crate::wire::Kind;
 

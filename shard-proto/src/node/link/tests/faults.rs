@@ -1,6 +1,6 @@
 //! Peers that break the protocol.
 
-use super::handshake::{Raw, data, encoded};
+use super::raw::{Raw, data, encoded};
 use super::*;
 use crate::wire::control::KeepAlive;
 use crate::wire::{DecodeError, Kind};

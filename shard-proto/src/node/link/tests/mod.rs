@@ -14,6 +14,7 @@ mod faults;
 mod handshake;
 mod lives;
 mod random;
+mod raw;
 mod reconnect;
 mod speed;
 mod window;

@@ -143,13 +143,13 @@ proptest! {
     /// Nothing that arrives makes a link panic, or grow beyond its bounds.
     #[test]
     fn noise(bytes in proptest::collection::vec(any::<u8>(), 0..400), up in any::<bool>(), cut in 0..400usize) {
-        let mut raw = if up { handshake::Raw::up() } else { handshake::Raw::new(|config| config) };
+        let mut raw = if up { raw::Raw::up() } else { raw::Raw::new(|config| config) };
         let _ = raw.bytes(&bytes);
         // Noise behind something sensible.
-        let mut raw = handshake::Raw::new(|config| config);
-        let mut sensible = handshake::encoded(&Control::Hello(handshake::hello("b")));
-        sensible.extend_from_slice(&handshake::encoded(&handshake::welcome(&[0; 8])));
-        sensible.extend_from_slice(&handshake::data(0, 100));
+        let mut raw = raw::Raw::new(|config| config);
+        let mut sensible = raw::encoded(&Control::Hello(raw::hello("b")));
+        sensible.extend_from_slice(&raw::encoded(&raw::welcome(&[0; 8])));
+        sensible.extend_from_slice(&raw::data(0, 100));
         sensible.truncate(cut);
         sensible.extend_from_slice(&bytes);
         let _ = raw.bytes(&sensible);

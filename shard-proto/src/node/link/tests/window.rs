@@ -1,6 +1,6 @@
 //! Acknowledgements, windows, chunks, the bound of control.
 
-use super::handshake::{Raw, data};
+use super::raw::{Raw, data};
 use super::*;
 use crate::node::link::{DataError, UnackedFrame};
 use crate::wire::Kind;
