@@ -1,10 +1,12 @@
 //! One process: leadership, and a region and a coordinator per entity type, composed as in a node, without links.
 
 mod copy;
+mod data;
 mod leave;
 mod members;
 mod poll;
 mod sink;
+mod types;
 mod watch;
 
 use alloc::boxed::Box;
@@ -17,16 +19,15 @@ pub use sink::{Body, DataFrame, Note, Sink, Unsent};
 
 use super::config::type_name;
 use super::moving::Moving;
-use super::{Deed, Message, Store, Strategy, WorldConfig};
-use crate::coordinator::{Coordinator, CoordinatorConfig};
-use crate::leadership::{Leadership, Ownership};
-use crate::membership::{Member, MemberChange, MemberState, Roles};
-use crate::region::{Arrival, Origin, Region, RegionConfig, RejectReason, ReturnError, Route};
+use super::{Message, Store, Strategy, WorldConfig};
+use crate::coordinator::Coordinator;
+use crate::leadership::Leadership;
+use crate::membership::{Member, MemberState, Roles};
+use crate::region::Region;
+use crate::wire::Control;
 use crate::wire::control::{RegisterRefusal, RegisterRefused};
-use crate::wire::{Control, ReturnReason};
 use crate::{
-    EntityTypeId, Epoch, Incarnation, Instant, Leader, NodeId, Session, ShardId, Term, earliest,
-    hash,
+    EntityTypeId, Epoch, Incarnation, Instant, Leader, NodeId, ShardId, Term, earliest, hash,
 };
 
 /// An entity type of a process.
@@ -137,44 +138,6 @@ impl<St: Store> Machine<St> {
         }
         machine.tell_types();
         Some(machine)
-    }
-
-    fn new_region(
-        &self,
-        now: Instant,
-        ty: u8,
-        starts: u32,
-        seed: u64,
-    ) -> Option<Region<Message, St::Region>> {
-        let config = &self.config;
-        let session = Session {
-            incarnation: self.me.incarnation,
-            lapses: self.leadership.lapses(),
-            starts,
-        };
-        let settings = RegionConfig::new(type_name(ty))
-            .with_shard_count(config.shards)
-            .with_retry_interval(config.retry_interval)
-            .with_handoff_timeout(config.handoff_timeout)
-            .with_drain(config.drain)
-            .with_lease(config.leadership.lease())
-            .with_buffer(config.buffer)
-            .with_buffer_per_shard(config.buffer)
-            .with_return_window(config.window)
-            .with_seed(hash::mix(seed ^ u64::from(ty)));
-        let storage = St::region(config.shards, config.buffer + config.window);
-        Region::new(now, self.me.node, session, settings, storage).ok()
-    }
-
-    fn coordinator_config(&self, ty: u8) -> CoordinatorConfig {
-        let config = &self.config;
-        CoordinatorConfig::new(type_name(ty))
-            .with_shard_count(config.shards)
-            .with_retry_interval(config.retry_interval)
-            .with_rebalance_interval(config.rebalance_interval)
-            .with_handoff_timeout(config.handoff_timeout)
-            .with_drain(config.drain)
-            .with_trust(config.ownership == Ownership::Trust)
     }
 
     /// Takes the time. Where a lease is over, that comes before whatever else is due.
@@ -316,153 +279,6 @@ impl<St: Store> Machine<St> {
         }
     }
 
-    /// A data frame of another process.
-    pub fn handle_data(
-        &mut self,
-        now: Instant,
-        from: NodeId,
-        frame: DataFrame,
-        sink: &mut impl Sink,
-    ) {
-        let now = self.enter(now, sink);
-        self.arrived += 1;
-        let DataFrame {
-            ty,
-            shard,
-            epoch,
-            body,
-        } = frame;
-        let Some(kind) = self.kinds.get_mut(usize::from(ty)) else {
-            return;
-        };
-        match body {
-            Body::Envelope(message) => {
-                let arrival = kind
-                    .region
-                    .handle_envelope(now, from, shard, epoch, message);
-                let (reason, message) = match arrival {
-                    Arrival::Deliver(message) => {
-                        return sink.deliver(ty, shard, epoch, Origin::Remote(from), message);
-                    }
-                    Arrival::Queued => {
-                        kind.dirty = true;
-                        return;
-                    }
-                    Arrival::Return { reason, payload } => (reason, payload),
-                    Arrival::Refused(message) => (ReturnReason::Full, message),
-                };
-                let back = DataFrame {
-                    body: Body::Return(reason, message),
-                    ..frame
-                };
-                if sink.data(from, back).is_err() {
-                    let origin = Origin::Remote(from);
-                    sink.reject(ty, shard, origin, RejectReason::OriginEnded, message);
-                }
-            }
-            Body::Return(reason, message) => {
-                kind.dirty = true;
-                let taken = kind
-                    .region
-                    .handle_return(now, from, shard, epoch, reason, message);
-                let reason = match taken {
-                    Ok(()) => return,
-                    Err(ReturnError::Full(_)) => RejectReason::BufferFull,
-                    Err(ReturnError::PathGivenUp(_)) => RejectReason::PathGivenUp,
-                    Err(ReturnError::Stopped(_)) => RejectReason::Stopped,
-                    // What the type had sent before it was stopped and started again.
-                    Err(ReturnError::Unexpected(_)) if kind.starts > 0 => RejectReason::Stopped,
-                    Err(ReturnError::Unexpected(_)) => return sink.note(Note::UnexpectedReturn),
-                };
-                sink.reject(ty, shard, Origin::Local, reason, message);
-            }
-            Body::Flush(token) => {
-                kind.dirty = true;
-                kind.region.handle_flush(now, from, shard, epoch, token);
-            }
-            Body::Flushed(token) => {
-                kind.dirty = true;
-                if kind.region.handle_flushed(now, from, shard, token) {
-                    let shard = kind.base + shard.0;
-                    sink.deed(Deed::PathFlushed { shard });
-                }
-            }
-        }
-    }
-
-    /// A caller here sends a message. It is reported if it is not taken.
-    pub fn route(
-        &mut self,
-        now: Instant,
-        ty: u8,
-        shard: ShardId,
-        message: Message,
-        sink: &mut impl Sink,
-    ) {
-        let now = self.enter(now, sink);
-        let taken = self.phase.takes_messages();
-        let Some(kind) = self.kinds.get_mut(usize::from(ty)).filter(|_| taken) else {
-            return sink.reject(ty, shard, Origin::Local, RejectReason::Stopped, message);
-        };
-        match kind.region.route(now, shard, message) {
-            Ok(Route::Local { epoch, payload }) => {
-                sink.deliver(ty, shard, epoch, Origin::Local, payload);
-            }
-            Ok(Route::Remote { to, epoch, payload }) => {
-                let frame = DataFrame {
-                    ty,
-                    shard,
-                    epoch,
-                    body: Body::Envelope(payload),
-                };
-                if sink.data(to, frame).is_err() {
-                    let reason = RejectReason::BufferFull;
-                    sink.reject(ty, shard, Origin::Local, reason, payload);
-                }
-            }
-            Ok(Route::Queued) => kind.dirty = true,
-            Err(_) => {
-                let reason = RejectReason::BufferFull;
-                sink.reject(ty, shard, Origin::Local, reason, message);
-            }
-        }
-    }
-
-    /// A message that never left this process, and whose receiver has ended. Whether it was taken back.
-    pub fn take_back(
-        &mut self,
-        now: Instant,
-        to: NodeId,
-        frame: DataFrame,
-        sink: &mut impl Sink,
-    ) -> bool {
-        let now = self.enter(now, sink);
-        let (Body::Envelope(message), Some(kind)) =
-            (frame.body, self.kinds.get_mut(usize::from(frame.ty)))
-        else {
-            return false;
-        };
-        kind.dirty = true;
-        kind.region
-            .take_back(now, to, frame.shard, frame.epoch, message)
-            .is_ok()
-    }
-
-    /// The link to a node has no room, or has room again.
-    pub fn handle_congestion(
-        &mut self,
-        now: Instant,
-        node: NodeId,
-        congested: bool,
-        sink: &mut impl Sink,
-    ) {
-        let now = self.enter(now, sink);
-        for kind in &mut self.kinds {
-            kind.region.handle_congestion(now, node, congested);
-            kind.dirty = true;
-        }
-    }
-
     /// A shard runs.
     pub fn shard_started(
         &mut self,
@@ -476,48 +292,6 @@ impl<St: Store> Machine<St> {
         if let Some(kind) = self.kinds.get_mut(usize::from(ty)) {
             kind.region.handle_shard_started(now, shard, epoch);
             kind.dirty = true;
-        }
-    }
-
-    /// A message that a stopping shard has not handled.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "what a region is told, and a sink"
-    )]
-    pub fn give_back(
-        &mut self,
-        now: Instant,
-        ty: u8,
-        shard: ShardId,
-        epoch: Epoch,
-        origin: Origin,
-        message: Message,
-        sink: &mut impl Sink,
-    ) {
-        let now = self.enter(now, sink);
-        if let Some(kind) = self.kinds.get_mut(usize::from(ty)) {
-            kind.dirty = true;
-            if kind
-                .region
-                .give_back(now, shard, epoch, origin, message)
-                .is_err()
-            {
-                // Its caller is told where it is.
-                let body = Body::Return(ReturnReason::Full, message);
-                let back = DataFrame {
-                    ty,
-                    shard,
-                    epoch,
-                    body,
-                };
-                let told = match origin {
-                    Origin::Local => false,
-                    Origin::Remote(node) => sink.data(node, back).is_ok(),
-                };
-                if !told {
-                    sink.reject(ty, shard, origin, RejectReason::BufferFull, message);
-                }
-            }
         }
     }
 
@@ -536,58 +310,6 @@ impl<St: Store> Machine<St> {
             kind.region.handle_shard_stopped(now, shard, epoch, forced);
             kind.dirty = true;
         }
-    }
-
-    /// Stops a type here, without handing its shards over.
-    pub fn stop_type(&mut self, now: Instant, ty: u8, sink: &mut impl Sink) {
-        let now = self.enter(now, sink);
-        if let Some(kind) = self.kinds.get_mut(usize::from(ty))
-            && !kind.stopped
-        {
-            kind.stopped = true;
-            kind.region.stop(now);
-            kind.dirty = true;
-        }
-        self.tell_types();
-    }
-
-    pub(super) fn stop_types(&mut self) {
-        for kind in &mut self.kinds {
-            if !kind.stopped {
-                kind.stopped = true;
-                kind.region.stop(self.now);
-                kind.dirty = true;
-            }
-        }
-        self.tell_types();
-    }
-
-    /// Starts a stopped type again, once nothing of it runs. Whether it was started.
-    pub fn start_type(&mut self, now: Instant, ty: u8, seed: u64, sink: &mut impl Sink) -> bool {
-        let now = self.enter(now, sink);
-        let Some(kind) = self.kinds.get(usize::from(ty)) else {
-            return false;
-        };
-        if !kind.stopped || !kind.region.is_settled() || !self.phase.is_running() {
-            return false;
-        }
-        let starts = kind.starts + 1;
-        let Some(mut region) = self.new_region(now, ty, starts, seed) else {
-            return false;
-        };
-        for member in self.members.iter() {
-            let _ = region.handle_member(now, MemberChange::Member(member));
-        }
-        region.handle_last_beat(self.leadership.last_beat());
-        region.handle_lease(now, self.lease);
-        region.handle_leader(now, self.leader);
-        let kind = &mut self.kinds[usize::from(ty)];
-        kind.region = region;
-        kind.starts = starts;
-        kind.stopped = false;
-        kind.dirty = true;
-        self.tell_types();
-        true
     }
 
     /// The coordinator, if it works, is to move a shard in its next round.
@@ -623,13 +345,6 @@ impl<St: Store> Machine<St> {
         self.phase
     }
 
-    /// Whether a type was stopped here.
-    #[must_use]
-    pub fn is_stopped(&self, ty: u8) -> bool {
-        let kind = self.kinds.get(usize::from(ty));
-        kind.is_some_and(|kind| kind.stopped)
-    }
-
     /// Leadership.
     #[must_use]
     pub fn leadership(&self) -> &Leadership<St::Peers> {
@@ -656,34 +371,6 @@ impl<St: Store> Machine<St> {
     /// How long a leave may take.
     pub(super) fn leave_deadline(&self) -> Duration {
         self.config.handoff_timeout * 2
-    }
-
-    /// Says which types must be registered for the lease.
-    pub(super) fn tell_types(&mut self) {
-        let needed = self.kinds.iter();
-        let needed = needed.filter(|kind| kind.region.needs_registration());
-        let types = needed.fold(0_u32, |sum, kind| sum.wrapping_add(kind.id.0));
-        if self.types != Some(types) {
-            self.types = Some(types);
-            self.leadership.handle_types(self.now, types);
-            self.lead_dirty = true;
-        }
-    }
-
-    /// Tells leadership which types of a node are registered here.
-    pub(super) fn say_registered(&mut self, node: NodeId) {
-        if self.reign.is_none() {
-            return;
-        }
-        let registered = self.kinds.iter();
-        let registered = registered.filter(|kind| kind.coordinator.is_registered(node));
-        let types = registered.fold(0_u32, |sum, kind| sum.wrapping_add(kind.id.0));
-        let beat = self.beats.iter().find(|(other, _)| *other == node);
-        let beat = beat.map_or(self.now, |(_, at)| *at);
-        let age = crate::micros(self.now.since(beat));
-        self.leadership
-            .handle_registered(self.now, node, types, age);
-        self.lead_dirty = true;
     }
 }
 
