@@ -6,23 +6,21 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use super::around::HostSink;
 use super::clock::Clock;
 use super::event::{Events, What};
-use super::machine::{Body, DataFrame, Note, Sink, Unsent};
+use super::machine::{Body, DataFrame, Unsent};
 use super::net::{Flight, NOBODY, Net};
-use super::{Checker, Deed, Message, Report, Trace, Violation, WorldConfig};
+use super::{Checker, Message, Report, Trace, Violation, WorldConfig};
 use crate::hash::{SplitMix64, mix};
 use crate::leadership::Ownership;
-use crate::region::{Origin, RejectReason};
-use crate::wire::{Control, HEADER_LEN, ReturnReason};
-use crate::{EntityTypeId, Epoch, Incarnation, Instant, NodeId, ShardId, Term, micros};
+use crate::region::Origin;
+use crate::{Epoch, Incarnation, Instant, NodeId, ShardId, Term, micros};
 
 /// How long an acknowledgement waits for something to travel with.
-const ACK_DELAY: u64 = 10_000;
+pub(super) const ACK_DELAY: u64 = 10_000;
 /// How many windows of data are taken at most.
 const HARD_WINDOWS: usize = 4;
-/// Messages a slow entity keeps.
-const MAILBOX: usize = 64;
 
 /// What runs of a shard on a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -268,7 +266,12 @@ impl Core {
     }
 
     /// What a host sends from now on goes to this life of the other one.
-    fn send_data(&mut self, from: usize, to: usize, frame: DataFrame) -> Result<(), Unsent> {
+    pub(super) fn send_data(
+        &mut self,
+        from: usize,
+        to: usize,
+        frame: DataFrame,
+    ) -> Result<(), Unsent> {
         let (from_life, to_life) = (self.hosts[from].life, self.hosts[from].knows[to]);
         if to_life == NOBODY {
             return Err(Unsent::NoPeer);
@@ -317,7 +320,7 @@ impl Core {
     }
 
     /// Sends bytes as they are, or not, or twice.
-    fn send_control(&mut self, from: usize, to: usize, len: usize) {
+    pub(super) fn send_control(&mut self, from: usize, to: usize, len: usize) {
         let (from_life, to_life) = (self.hosts[from].life, self.hosts[from].knows[to]);
         let link = self.net.index(from, to);
         let now = self.now;
@@ -340,289 +343,9 @@ impl Core {
     }
 
     pub(super) fn sink(&mut self, host: usize) -> HostSink<'_> {
-        HostSink { core: self, host }
-    }
-}
-
-/// The world around one process.
-pub(super) struct HostSink<'a> {
-    core: &'a mut Core,
-    host: usize,
-}
-
-impl HostSink<'_> {
-    /// The life of a node that this host has a link to.
-    pub(super) fn life_behind(&self, node: NodeId) -> Option<u32> {
-        let other = self.core.host_of(node)?;
-        Some(self.core.hosts[self.host].knows[other])
+        HostSink::new(self, host)
     }
 
-    fn watch_path(&mut self, to: usize, frame: &DataFrame) {
-        let to_life = self.core.hosts[self.host].knows[to];
-        let (host, shard) = (
-            self.host as u8,
-            self.core.flat(frame.ty, frame.shard) as u32,
-        );
-        let checker = &mut self.core.checker;
-        match frame.body {
-            Body::Envelope(_) => {
-                let kept = checker.forwarded(host, shard, to_life, frame.epoch);
-                self.core.check(kept);
-            }
-            Body::Flush(_) => checker.marked(host, shard, to_life, frame.epoch),
-            Body::Return(..) | Body::Flushed(_) => {}
-        }
-    }
-
-    fn stop_at(&mut self, shard: usize, at: u64, forced: bool) {
-        let host = self.host as u8;
-        let hosted = &mut self.core.hosts[self.host].hosted[shard];
-        hosted.stamp += 1;
-        hosted.ends_at = at;
-        hosted.forced = forced;
-        let what = What::Stopped {
-            host,
-            shard: shard as u16,
-            stamp: hosted.stamp,
-        };
-        self.core.events.push(at, what);
-    }
-}
-
-impl Sink for HostSink<'_> {
-    fn control(
-        &mut self,
-        to: NodeId,
-        entity_type: EntityTypeId,
-        term: Term,
-        control: &Control<'_>,
-    ) {
-        let Some(to) = self.core.host_of(to) else {
-            return;
-        };
-        let Ok(len) = control.encode(entity_type, term, 1, &mut self.core.scratch) else {
-            let what = format!("{control:?} cannot be encoded");
-            let host = self.host as u8;
-            return self.core.check(Err(Violation::Table { host, what }));
-        };
-        let hash = hash_bytes(&self.core.scratch[..len]);
-        let from = self.host;
-        let now = self.core.now;
-        self.core
-            .trace
-            .add([now, (from << 8 | to) as u64, hash], || {
-                format!("{now} {from} -> {to} term {term} {control:?}")
-            });
-        debug_assert!(len >= HEADER_LEN, "a frame has a header");
-        self.core.send_control(from, to, len);
-    }
-
-    fn data(&mut self, to: NodeId, frame: DataFrame) -> Result<(), Unsent> {
-        let to = self.core.host_of(to).ok_or(Unsent::NoPeer)?;
-        let (now, from) = (self.core.now, self.host);
-        let sent = self.core.send_data(from, to, frame);
-        if sent.is_ok() {
-            self.watch_path(to, &frame);
-        }
-        let hash = hash_data(&frame);
-        self.core
-            .trace
-            .add([now, 0x10000 | (from << 8 | to) as u64, hash], || {
-                format!("{now} {from} -> {to} {frame:?} {sent:?}")
-            });
-        sent
-    }
-
-    fn start(&mut self, ty: u8, shard: ShardId, epoch: Epoch) {
-        let flat = self.core.flat(ty, shard);
-        let (now, host) = (self.core.now, self.host);
-        self.core
-            .trace
-            .add([now, flat as u64, epoch.to_bits()], || {
-                format!("{now} {host} starts shard {flat} under {epoch}")
-            });
-        let began = self
-            .core
-            .checker
-            .serving_began(now, host as u8, flat as u32, epoch);
-        self.core.check(began);
-        let most = self.core.config.start_delay;
-        let state = &mut self.core.hosts[host];
-        let mut at = now + Core::of(&mut state.rng, most);
-        if state.slow_until > now {
-            at += state.slow_by;
-        }
-        let hosted = &mut state.hosted[flat];
-        hosted.running = Running::Starting;
-        hosted.epoch = epoch;
-        hosted.stamp += 1;
-        hosted.busy = false;
-        hosted.mailbox.clear();
-        let what = What::Started {
-            host: host as u8,
-            shard: flat as u16,
-            stamp: hosted.stamp,
-        };
-        self.core.events.push(at, what);
-    }
-
-    fn open(&mut self, ty: u8, shard: ShardId, _epoch: Epoch) {
-        let flat = self.core.flat(ty, shard);
-        let (now, host) = (self.core.now, self.host as u8);
-        self.core.checker.opened(now, host, flat as u32);
-    }
-
-    fn lease(&mut self, until: Option<Instant>) {
-        self.core.set_lease(self.host, until);
-    }
-
-    fn stop(&mut self, ty: u8, shard: ShardId, epoch: Epoch, abort_at: Instant) {
-        let flat = self.core.flat(ty, shard);
-        let (now, host) = (self.core.now, self.host);
-        let most = self.core.config.stop_delay;
-        let state = &mut self.core.hosts[host];
-        let abort = state.clock.when(abort_at).max(now);
-        self.core.trace.add([now, !(flat as u64), abort], || {
-            format!("{now} {host} stops shard {flat} under {epoch}, aborts at {abort}")
-        });
-        let hosted = &mut state.hosted[flat];
-        if hosted.epoch != epoch || hosted.running == Running::No {
-            let what = format!("told to stop shard {flat} under {epoch}, which does not run");
-            let host = host as u8;
-            return self.core.check(Err(Violation::Table { host, what }));
-        }
-        // Some entities cannot be aborted.
-        let stubborn = mix(self.core.seed ^ flat as u64) & 7 == 5;
-        if hosted.running == Running::Stopping {
-            if abort < hosted.ends_at && !stubborn {
-                self.stop_at(flat, abort, true);
-            }
-            return;
-        }
-        hosted.running = Running::Stopping;
-        hosted.busy = false;
-        let takes = state.hang_until.saturating_sub(now);
-        let at = (now + takes).saturating_add(Core::of(&mut state.rng, most));
-        if at < abort || stubborn {
-            self.stop_at(flat, at, at >= abort);
-        } else {
-            self.stop_at(flat, abort, true);
-        }
-    }
-
-    fn deliver(&mut self, ty: u8, shard: ShardId, epoch: Epoch, origin: Origin, message: Message) {
-        let flat = self.core.flat(ty, shard);
-        let (now, host) = (self.core.now, self.host);
-        let life = self.core.hosts[host].life;
-        let slow = mix(self.core.seed ^ flat as u64) & 3 == 0;
-        if !slow {
-            return self.core.handled(host, flat, epoch, message);
-        }
-        let kept = self.core.checker.accepted(life, flat as u32, message);
-        self.core.check(kept);
-        let state = &mut self.core.hosts[host];
-        let hosted = &mut state.hosted[flat];
-        if hosted.running != Running::Yes || hosted.epoch != epoch {
-            let handled = self
-                .core
-                .checker
-                .delivered(now, host as u8, flat as u32, epoch, message);
-            self.core.check(handled);
-            let what = format!("a message for shard {flat} under {epoch}, which does not run");
-            let host = host as u8;
-            return self.core.check(Err(Violation::Table { host, what }));
-        }
-        if hosted.mailbox.len() >= MAILBOX {
-            match origin {
-                Origin::Local => {
-                    self.reject(ty, shard, origin, RejectReason::BufferFull, message);
-                }
-                // Its life may be over.
-                Origin::Remote(node) if self.life_behind(node) != Some(message.origin) => {
-                    self.reject(ty, shard, origin, RejectReason::OriginEnded, message);
-                }
-                Origin::Remote(node) => {
-                    let back = DataFrame {
-                        ty,
-                        shard,
-                        epoch,
-                        body: Body::Return(ReturnReason::Full, message),
-                    };
-                    if self.data(node, back).is_err() {
-                        self.reject(ty, shard, origin, RejectReason::OriginEnded, message);
-                    }
-                }
-            }
-            return;
-        }
-        hosted.mailbox.push_back((origin, message));
-        if !hosted.busy {
-            self.core.handle_next(host, flat);
-        }
-    }
-
-    fn reject(
-        &mut self,
-        ty: u8,
-        shard: ShardId,
-        origin: Origin,
-        reason: RejectReason,
-        message: Message,
-    ) {
-        let flat = self.core.flat(ty, shard);
-        let (now, host) = (self.core.now, self.host);
-        self.core
-            .trace
-            .add([now, flat as u64 | 1 << 40, message.number], || {
-                format!("{now} {host} reports {message} to shard {flat}: {reason:?} {origin:?}")
-            });
-        let own = origin == Origin::Local;
-        let reported =
-            self.core
-                .checker
-                .reported(now, host as u8, flat as u32, message, reason, own);
-        self.core.check(reported);
-    }
-
-    fn note(&mut self, note: Note) {
-        let (now, host) = (self.core.now, self.host);
-        if matches!(note, Note::UnexpectedReturn) {
-            let host = host as u8;
-            let what = String::from("a return of what was not sent");
-            self.core.check(Err(Violation::Table { host, what }));
-        }
-        self.core.trace.add([now, host as u64, 0x4e07e], || {
-            format!("{now} {host} {note:?}")
-        });
-    }
-
-    fn has_filled(&self) -> bool {
-        self.core.filled
-    }
-
-    fn deed(&mut self, deed: Deed) {
-        let (host, mut deed) = (self.host as u8, deed);
-        if let Deed::Claims {
-            shard,
-            epoch,
-            stops,
-        } = &mut deed
-        {
-            let hosted = &self.core.hosts[self.host].hosted[*shard as usize];
-            *stops = hosted.running == Running::Stopping && hosted.epoch == *epoch;
-        }
-        let kept = self.core.checker.deed(host, deed);
-        self.core.check(kept);
-    }
-
-    fn is_flushed(&self) -> bool {
-        // Acknowledgements travel alone if nothing else goes their way.
-        let then = self.core.now.saturating_sub(2 * ACK_DELAY);
-        self.core.net.is_flushed(self.host, then)
-    }
-}
-
-impl Core {
     /// Until when a host may serve.
     pub(super) fn set_lease(&mut self, host: usize, until: Option<Instant>) {
         let state = &mut self.hosts[host];
@@ -700,31 +423,4 @@ impl Core {
         };
         self.events.push(at, what);
     }
-}
-
-/// Bytes as a number.
-fn hash_bytes(bytes: &[u8]) -> u64 {
-    let (words, rest) = bytes.as_chunks::<8>();
-    let mut hash = bytes.len() as u64;
-    for word in words {
-        hash = mix(hash ^ u64::from_le_bytes(*word));
-    }
-    for byte in rest {
-        hash = hash.rotate_left(8) ^ u64::from(*byte);
-    }
-    mix(hash)
-}
-
-fn hash_data(frame: &DataFrame) -> u64 {
-    let (kind, a, b) = match frame.body {
-        Body::Envelope(message) => (1, u64::from(message.origin), message.number),
-        Body::Return(reason, message) => (
-            2 + u64::from(reason == ReturnReason::Full),
-            u64::from(message.origin),
-            message.number,
-        ),
-        Body::Flush(token) => (4, token.0, 0),
-        Body::Flushed(token) => (5, token.0, 0),
-    };
-    mix(frame.epoch.to_bits() ^ kind) ^ mix(a ^ u64::from(frame.shard.0) << 32) ^ b
 }

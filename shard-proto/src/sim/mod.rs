@@ -123,6 +123,7 @@
     clippy::exhaustive_enums,
     reason = "a test tool: a panic here is a bug of the simulator, and what a user sets is checked before"
 )]
+mod around;
 mod check;
 mod clock;
 mod cluster;
@@ -131,7 +132,9 @@ mod detectors;
 mod draw;
 mod event;
 mod fault;
+mod happen;
 mod life;
+mod lock;
 mod machine;
 mod membership;
 mod minimise;
@@ -144,6 +147,7 @@ mod rules;
 pub mod search;
 mod shape;
 mod store;
+mod strike;
 #[cfg(test)]
 mod tests;
 mod trace;
