@@ -155,12 +155,10 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
             let follows = !reign.acts && reign.support > Some(now);
             self.is_voting() && (follows || now < reign.heeds_from)
         });
-        // Rivals that raise their terms past each other must not raise them past the clock: after a restart nothing but
-        // the clock tells how high they were.
-        let hasty = self.reign.is_some_and(|reign| {
-            let ahead = self.floor().is_some_and(|floor| highest >= floor);
-            self.is_voting() && ahead && now.since(reign.began) < pause
-        });
+        let known = self.known.max(highest);
+        let hasty = self
+            .reign
+            .is_some_and(|reign| self.is_voting() && now < self.term_ready_at(known, reign.began));
         let Some(peer) = self.peers.member_mut(from) else {
             return Err(ControlError::UnknownPeer);
         };

@@ -62,7 +62,7 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
         let at = self.resume_until.max(self.quiet_until);
         if self.is_leased() {
             let since = self.named.map_or(at, |(_, since)| since);
-            at.max(self.term_ready_at(since))
+            at.max(self.term_ready_at(self.known, since))
         } else {
             at.max(self.listen_until).max(self.foreign_until)
         }

@@ -86,19 +86,19 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
     /// When a leader without support tries again under a fresh term.
     pub(super) fn patience_of(&self, began: Instant) -> Instant {
         let at = began.after(self.config.support_lease());
-        at.max(self.term_ready_at(began))
+        at.max(self.term_ready_at(self.known, began))
     }
 
-    /// When the clock has come to the next term, at most twice `support_lease` after `since`. Candidates that raise
-    /// their terms past each other must not raise them past the clock: after a restart of a quorum nothing but the clock
-    /// tells how high they were.
-    pub(super) fn term_ready_at(&self, since: Instant) -> Instant {
+    /// When the clock has come to the term after `known`, at most four times `support_lease` after `since`, for clocks
+    /// that differ by more. Candidates that raise their terms past each other must not raise them past the clock: after
+    /// a restart of a quorum nothing but the clock tells how high they were.
+    pub(super) fn term_ready_at(&self, known: Term, since: Instant) -> Instant {
         let Some((floor, said)) = self.floor.filter(|_| self.is_voting()) else {
             return since;
         };
-        let ahead = self.known.next().0.saturating_sub(floor.0);
+        let ahead = known.next().0.saturating_sub(floor.0);
         let at = said.after(Duration::from_micros(ahead.saturating_mul(MICROS_PER_TERM)));
-        let most = self.config.support_lease().saturating_mul(2);
+        let most = self.config.support_lease().saturating_mul(4);
         at.clamp(since, since.after(most))
     }
 
@@ -114,7 +114,8 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
     }
 
     fn recover(&mut self) {
-        if self.may_lead() {
+        let since = self.reign.map_or(self.now, |reign| reign.began);
+        if self.may_lead() && self.now >= self.term_ready_at(self.known, since) {
             self.begin();
         } else {
             self.end_reign();

@@ -13,7 +13,7 @@ pub enum AddTypeError {
     Duplicate,
     /// Another type's name has the same hash: rename one of them.
     Collision,
-    /// [`TypeIndex`] is exhausted, or the limit of the config is reached.
+    /// [`TypeIndex`](super::TypeIndex) is exhausted, or the limit of the config is reached.
     TooMany,
     /// It was stopped, and something of it still runs or is not yet reported.
     Stopping,
