@@ -4,8 +4,8 @@ use super::{ControlError, Leadership, Ownership, PeerSlot, peer::Led};
 use crate::wire::control::LeaderBeat;
 use crate::{Instant, Leader, NodeId, Term, micros};
 
-/// Terms are sixteenths of a second.
-pub(super) const MICROS_PER_TERM: u64 = 62_500;
+/// Terms are sixteenths of a second; a clock may run two percent too fast, and terms must not run away from real time.
+pub(super) const MICROS_PER_TERM: u64 = 63_776;
 /// How far a term may lie above the floor: an hour.
 const TERMS_AHEAD: u64 = 3_600 * 16;
 

@@ -253,8 +253,8 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
     }
 
     /// The lowest term this node may take: the wall clock in 1/16 s, or a persisted number. Call it before the first
-    /// [`Leadership::handle_timeout`], and again if the clock was set. It grows with `now`; one that is lower than what
-    /// it has grown to is ignored.
+    /// [`Leadership::handle_timeout`], and again from time to time, every second or so: it grows with `now`, but two
+    /// percent slower, as that clock may be too fast. One that is lower than what it has grown to is ignored.
     ///
     /// Terms of others that are more than an hour above it are refused. Without a floor there is no such limit.
     pub fn handle_term_floor(&mut self, now: Instant, floor: Term) {

@@ -243,8 +243,10 @@ impl<St: Store> World<St> {
 
     fn timer(&mut self, host: usize) {
         let local = self.core.local(host);
+        let floor = Term(self.wall(host) / super::life::TERM_UNIT);
         let before = self.core.trace.count();
         if let Some(machine) = &mut self.machines[host] {
+            machine.handle_term_floor(local, floor, &mut self.core.sink(host));
             machine.handle_timeout(local, &mut self.core.sink(host));
         }
         self.after(host);

@@ -84,6 +84,8 @@ pub(crate) struct Driver {
     now: Instant,
     /// Steps since the turn began.
     steps: u32,
+    /// When the core last heard of the wall clock.
+    floor_at: Instant,
     /// The driver's own.
     waker: Waker,
     shared: Arc<NodeShared>,
@@ -110,6 +112,9 @@ pub(crate) struct Driver {
     left: bool,
 }
 
+/// How often the core hears of the wall clock.
+const FLOOR_INTERVAL: Duration = Duration::from_secs(1);
+
 /// How long entities have to stop in `shutdown`, and how long the others are told about it.
 const STOP: Duration = Duration::from_secs(8);
 const PART: Duration = Duration::from_secs(2);
@@ -129,6 +134,7 @@ impl Driver {
             batch: VecDeque::new(),
             now: shared.clock.now(),
             steps: 0,
+            floor_at: Instant::ZERO,
             waker: Waker::noop().clone(),
             links: Links::new(Arc::clone(&shared)),
             shared,
@@ -270,6 +276,11 @@ impl Driver {
     fn expire(&mut self) {
         /// Batches per turn; the core leaves a due deadline if there is more.
         const BATCHES: usize = 64;
+        if self.now.since(self.floor_at) >= FLOOR_INTERVAL {
+            self.floor_at = self.now;
+            self.core
+                .handle_term_floor(self.now, crate::clock::term_floor());
+        }
         for _ in 0..BATCHES {
             if self.core.poll_timeout().is_none_or(|at| at > self.now) {
                 break;

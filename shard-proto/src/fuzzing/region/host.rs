@@ -106,7 +106,12 @@ impl World {
             Command::Flush {
                 to, shard, token, ..
             } => {
-                assert!(self.tokens.insert(token.0), "a token came twice");
+                // Markers are repeated; each belongs to one path.
+                let before = self.tokens.insert(token.0, (to, shard));
+                assert!(
+                    before.is_none_or(|path| path == (to, shard)),
+                    "a token came twice"
+                );
                 self.flushes.push((to, shard, token));
             }
             Command::Deliver {

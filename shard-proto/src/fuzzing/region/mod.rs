@@ -2,7 +2,7 @@
 
 mod host;
 
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -52,7 +52,7 @@ struct World {
     flushes: Vec<(NodeId, ShardId, Token)>,
     /// Epochs under which the host was ever told to start a shard.
     served: BTreeMap<u32, Epoch>,
-    tokens: BTreeSet<u64>,
+    tokens: BTreeMap<u64, (NodeId, ShardId)>,
     lapses: u32,
 }
 
@@ -104,7 +104,7 @@ impl World {
             mailbox: BTreeMap::new(),
             flushes: Vec::new(),
             served: BTreeMap::new(),
-            tokens: BTreeSet::new(),
+            tokens: BTreeMap::new(),
             lapses: 0,
         };
         for node in OTHERS {

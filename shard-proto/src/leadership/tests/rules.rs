@@ -84,11 +84,12 @@ fn the_floor_of_terms_grows_with_the_clock() {
     machine.handle_timeout(at(0));
     assert_eq!(machine.reign(), Some(Term(1_000)));
     machine.renew(at(10_000));
-    assert_eq!(machine.reign(), Some(Term(1_160)));
+    // Two percent slower than the clock, which may be too fast.
+    assert_eq!(machine.reign(), Some(Term(1_156)));
     // What was said before is older than that.
     machine.handle_term_floor(at(10_000), Term(1_100));
     machine.renew(at(20_000));
-    assert_eq!(machine.reign(), Some(Term(1_320)));
+    assert_eq!(machine.reign(), Some(Term(1_313)));
 }
 
 #[test]
@@ -185,7 +186,7 @@ fn a_joiner_listens_before_it_leads() {
         machine.handle_timeout(at(2_009));
         assert_eq!(machine.reign(), None);
         machine.handle_timeout(at(2_010));
-        assert_eq!(machine.reign(), Some(Term(1_032)));
+        assert_eq!(machine.reign(), Some(Term(1_031)));
     }
 }
 
