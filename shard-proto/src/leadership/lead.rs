@@ -159,6 +159,10 @@ impl<S: AsRef<[PeerSlot]> + AsMut<[PeerSlot]>> Leadership<S> {
         let hasty = self
             .reign
             .is_some_and(|reign| self.is_voting() && now < self.term_ready_at(known, reign.began));
+        if hasty {
+            // It counts when the next term is taken.
+            self.known = known;
+        }
         let Some(peer) = self.peers.member_mut(from) else {
             return Err(ControlError::UnknownPeer);
         };
