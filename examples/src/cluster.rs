@@ -25,20 +25,7 @@ use crate::{
 /// # Errors
 /// What the person asked for cannot be done, or a process failed.
 pub fn run_here(options: &Cluster) -> Result<ExitCode, Failure> {
-    crate::log::if_asked();
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?
-        .block_on(async {
-            tokio::select! {
-                done = run(options) => done,
-                // What was started and written is taken away again.
-                told = stop::told_to_stop() => {
-                    told?;
-                    Err(Failure::run("interrupted"))
-                }
-            }
-        })
+    stop::run_here(run(options))
 }
 
 /// Runs the job and prints what came of it.

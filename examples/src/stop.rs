@@ -1,6 +1,9 @@
 //! When a person, or whoever supervises the process, wants it to stop.
 
 use std::io;
+use std::process::ExitCode;
+
+use crate::failure::Failure;
 
 /// Waits for Ctrl-C, or where there is such a thing for SIGTERM.
 ///
@@ -18,4 +21,26 @@ pub async fn told_to_stop() -> io::Result<()> {
     }
     #[cfg(not(unix))]
     tokio::signal::ctrl_c().await
+}
+
+/// Runs a program on this thread, until it is done or told to stop; what it had started and written is taken away then.
+///
+/// # Errors
+/// Its own, or that it was told to stop.
+pub fn run_here(
+    program: impl Future<Output = Result<ExitCode, Failure>>,
+) -> Result<ExitCode, Failure> {
+    crate::log::if_asked();
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?
+        .block_on(async {
+            tokio::select! {
+                done = program => done,
+                told = told_to_stop() => {
+                    told?;
+                    Err(Failure::run("interrupted"))
+                }
+            }
+        })
 }

@@ -24,19 +24,7 @@ const NODES: u16 = 3;
 /// # Errors
 /// A process failed.
 pub fn run_here(options: &Takeover) -> Result<ExitCode, Failure> {
-    crate::log::if_asked();
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?
-        .block_on(async {
-            tokio::select! {
-                done = run(options) => done,
-                told = stop::told_to_stop() => {
-                    told?;
-                    Err(Failure::run("interrupted"))
-                }
-            }
-        })
+    stop::run_here(run(options))
 }
 
 async fn run(options: &Takeover) -> Result<ExitCode, Failure> {

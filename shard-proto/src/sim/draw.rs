@@ -358,21 +358,7 @@ impl Draw<'_> {
         if window == 0 {
             return;
         }
-        const CAUSES: [Cause; 12] = [
-            Cause::Crash,
-            Cause::LeaderCrash,
-            Cause::Pause,
-            Cause::LeaderPause,
-            Cause::Restart,
-            Cause::Leave,
-            Cause::LeaderLeave,
-            Cause::Move,
-            Cause::Cut,
-            Cause::LeaderCut,
-            Cause::LeaderMute,
-            Cause::LeaderDeaf,
-        ];
-        let cause = CAUSES[self.rng.below(CAUSES.len() as u64) as usize];
+        let cause = Cause::PROBED[self.rng.below(Cause::PROBED.len() as u64) as usize];
         let at = end + micros(self.config.calm_for()) + self.rng.below(SECOND);
         self.add(at, Fault::Probe(cause));
         self.add(at + window, Fault::ProbeOver);

@@ -39,6 +39,22 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// Those that are measured one at a time, in the quiet after the faults.
+    pub(super) const PROBED: [Self; 12] = [
+        Self::Crash,
+        Self::LeaderCrash,
+        Self::Pause,
+        Self::LeaderPause,
+        Self::Restart,
+        Self::Leave,
+        Self::LeaderLeave,
+        Self::Move,
+        Self::Cut,
+        Self::LeaderCut,
+        Self::LeaderMute,
+        Self::LeaderDeaf,
+    ];
+
     /// All of them.
     pub const ALL: [Self; 14] = [
         Self::ColdStart,

@@ -15,6 +15,8 @@ use crate::hash::mix;
 use crate::membership::{Member, MemberChange, MemberState, RemovalCause, Roles};
 use crate::region::RejectReason;
 use crate::sim::clock::Clock;
+pub(super) use crate::sim::cluster::Running;
+use crate::sim::life::TERM_UNIT;
 use crate::sim::machine::{Body, DataFrame, Machine, Phase};
 use crate::sim::net::NOBODY;
 use crate::sim::{Message, Violation, WorldConfig};
@@ -23,21 +25,9 @@ use crate::{Epoch, Incarnation, Instant, NodeId, Term};
 
 /// What a wall clock shows when the search begins.
 const WALL: u64 = 1_700_000_000_000_000;
-/// Microseconds in the unit of terms.
-const TERM_UNIT: u64 = 62_500;
 /// Control frames of a kind that are kept on their way between two hosts, and of all kinds.
 const OF_A_KIND: usize = 2;
 const CONTROL: usize = 6;
-
-/// What runs of a shard.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Running {
-    #[default]
-    No,
-    Starting,
-    Yes,
-    Stopping,
-}
 
 /// A shard on a host.
 #[derive(Clone, Copy, Debug)]

@@ -6,21 +6,6 @@ use std::{env, println};
 use super::script::{Script, ms};
 use crate::sim::{Cause, Fault, FaultProfile, Outage, WorldConfig};
 
-const CAUSES: [Cause; 12] = [
-    Cause::Crash,
-    Cause::LeaderCrash,
-    Cause::Pause,
-    Cause::LeaderPause,
-    Cause::Restart,
-    Cause::Leave,
-    Cause::LeaderLeave,
-    Cause::Move,
-    Cause::Cut,
-    Cause::LeaderCut,
-    Cause::LeaderMute,
-    Cause::LeaderDeaf,
-];
-
 fn number(name: &str, usual: u64) -> u64 {
     env::var(name).map_or(usual, |value| value.parse().unwrap())
 }
@@ -54,7 +39,7 @@ fn outages() {
         number("LAN", 0) == 1,
     );
     let only = env::var("CAUSE").ok();
-    for cause in CAUSES {
+    for cause in Cause::PROBED {
         if only.as_ref().is_some_and(|only| only != cause.name()) {
             continue;
         }
