@@ -1,7 +1,8 @@
 //! Relays in front of nodes: what they forward can be held up in one direction, and connections be reset.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{
@@ -119,8 +120,21 @@ impl Net {
     }
 }
 
-/// An address of this machine that was free a moment ago.
+/// An address of this machine that nobody else is given. On Linux all of 127.0.0.0/8 is this machine: there each process
+/// has a host of its own, whose ports no connection of anybody else comes from.
 pub fn free_address() -> String {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().to_string()
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    let host = if cfg!(target_os = "linux") {
+        let [_, a, b, c] = std::process::id().to_be_bytes();
+        Ipv4Addr::new(127, 64 | (a & 63), b, c)
+    } else {
+        Ipv4Addr::LOCALHOST
+    };
+    loop {
+        let listener = std::net::TcpListener::bind((host, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        if GIVEN.lock().unwrap().insert(address.port()) {
+            return address.to_string();
+        }
+    }
 }
