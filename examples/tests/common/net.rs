@@ -1,7 +1,8 @@
 //! Relays in front of nodes: what they forward can be held up in one direction, and connections be reset.
 
+use core::net::Ipv4Addr;
 use std::collections::BTreeSet;
-use std::net::Ipv4Addr;
+
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
