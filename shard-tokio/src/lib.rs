@@ -154,6 +154,7 @@ mod queue;
 mod report;
 mod shared;
 mod status;
+pub mod store;
 mod task;
 pub mod transport;
 
@@ -167,6 +168,7 @@ pub use message::{CodecError, Message, Payload, Raw};
 pub use node::{Member, Node, Stats};
 pub use report::{Reason, Undelivered, UndeliveredReports};
 pub use status::{ShardMap, ShardMapChange, ShardMapChanges};
+pub use store::MemoryStore;
 pub use transport::{MemoryTransport, TcpTransport, Transport};
 
 pub use shard_proto as proto;

@@ -1,0 +1,242 @@
+//! What waits for a backend's writer: requests that are done in groups, one transaction each.
+//!
+//! The writer takes everything that is there when its last transaction has ended. So a group is as large as the store
+//! is slow, and a single request waits for nothing but its own transaction.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use shard_proto::{Epoch, ShardId};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+
+use super::check::{self, Counters};
+use super::{Append, EntityId, Loaded, MAX_WRITE, Opened, Save, StoreError};
+
+/// The most that one request may write, whatever the settings say: SQLite and PostgreSQL have limits of 1 GB.
+const MAX_MAX_WRITE: usize = 512 * 1024 * 1024;
+
+/// How much may wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Requests, those being written included.
+    pub(crate) requests: usize,
+    /// Bytes of all of them.
+    pub(crate) bytes: usize,
+    /// Bytes of one.
+    pub(crate) max_write: usize,
+}
+
+impl Limits {
+    pub(crate) const DEFAULT: Self = Self {
+        requests: 4096,
+        bytes: MAX_WRITE,
+        max_write: MAX_WRITE,
+    };
+}
+
+/// A request that is done in a transaction.
+#[derive(Debug)]
+pub(crate) enum Request {
+    Open {
+        entity: EntityId,
+        epoch: Epoch,
+    },
+    Append(Append),
+    Snapshot {
+        entity: EntityId,
+        epoch: Epoch,
+        seq: u64,
+        state: Vec<u8>,
+    },
+    Load {
+        entity: EntityId,
+        epoch: Epoch,
+    },
+    Save(Save),
+    Ids {
+        entity_type: Arc<str>,
+        shard: ShardId,
+        epoch: Epoch,
+        after: Option<Box<str>>,
+        limit: usize,
+    },
+    Record {
+        entity_type: Arc<str>,
+        shard: ShardId,
+        epoch: Epoch,
+        changes: Vec<(Box<str>, bool)>,
+    },
+}
+
+impl Request {
+    /// What it weighs in the queue, if it is not too large.
+    fn weigh(&self, max_write: usize) -> Result<usize, StoreError> {
+        let (names, size) = match self {
+            Self::Open { entity, .. } | Self::Load { entity, .. } => {
+                (entity, check::entity_size(entity))
+            }
+            Self::Append(append) => (&append.entity, check::append_size(append)),
+            Self::Snapshot { entity, state, .. } => {
+                let size = check::entity_size(entity).saturating_add(state.len());
+                (entity, size)
+            }
+            Self::Save(save) => (&save.entity, check::save_size(save)),
+            Self::Ids {
+                entity_type, after, ..
+            } => {
+                check::names(entity_type, after.as_deref().unwrap_or(""))?;
+                return Ok(check::changes_size(entity_type, &[]));
+            }
+            Self::Record {
+                entity_type,
+                changes,
+                ..
+            } => {
+                check::names(entity_type, "")?;
+                for (id, _) in changes {
+                    check::names("", id)?;
+                }
+                let size = check::changes_size(entity_type, changes);
+                check::size(size, max_write)?;
+                return Ok(size);
+            }
+        };
+        check::names(&names.entity_type, &names.id)?;
+        // An entity must be able to start, whatever the limit is: what only asks is never too large.
+        if !matches!(self, Self::Open { .. } | Self::Load { .. }) {
+            check::size(size, max_write)?;
+        }
+        Ok(size)
+    }
+}
+
+/// What a request is answered with when its transaction was committed.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Done,
+    Opened(Opened),
+    Loaded(Loaded),
+    Ids(Vec<Box<str>>),
+}
+
+/// A request that waits for its answer.
+#[derive(Debug)]
+pub(crate) struct Queued {
+    pub(crate) request: Request,
+    answer: oneshot::Sender<Result<Outcome, StoreError>>,
+    /// Given back when it is answered.
+    _room: OwnedSemaphorePermit,
+}
+
+impl Queued {
+    /// Nobody may be waiting any more.
+    pub(crate) fn answer(self, result: Result<Outcome, StoreError>) {
+        let _ = self.answer.send(result);
+    }
+}
+
+/// Where requests are put.
+#[derive(Debug)]
+pub(crate) struct WriteQueue {
+    /// `None`: closed.
+    sender: Mutex<Option<mpsc::Sender<Queued>>>,
+    room: Arc<Semaphore>,
+    /// All of the room.
+    bytes: usize,
+    max_write: usize,
+    counters: Arc<Counters>,
+}
+
+impl WriteQueue {
+    /// The receiver is for the writer, who takes up to `limits.requests` at once.
+    pub(crate) fn new(limits: Limits, counters: Arc<Counters>) -> (Self, mpsc::Receiver<Queued>) {
+        let max_write = limits.max_write.clamp(1, MAX_MAX_WRITE);
+        let bytes = limits.bytes.clamp(1, u32::MAX as usize);
+        let (sender, receiver) = mpsc::channel(limits.requests.clamp(1, Semaphore::MAX_PERMITS));
+        let queue = Self {
+            sender: Mutex::new(Some(sender)),
+            room: Arc::new(Semaphore::new(bytes)),
+            bytes,
+            max_write,
+            counters,
+        };
+        (queue, receiver)
+    }
+
+    /// Waits for room, then for the answer.
+    pub(crate) async fn write(&self, request: Request) -> Result<Outcome, StoreError> {
+        let result = self.enqueue(request).await;
+        if let Err(error) = &result {
+            self.counters.refused(error);
+        }
+        result
+    }
+
+    async fn enqueue(&self, request: Request) -> Result<Outcome, StoreError> {
+        let size = request.weigh(self.max_write)?;
+        // What is larger than all of the room gets all of it.
+        let permits = u32::try_from(size.min(self.bytes)).unwrap_or(u32::MAX);
+        let room = Arc::clone(&self.room).acquire_many_owned(permits).await;
+        let Ok(room) = room else {
+            return Err(StoreError::Closed);
+        };
+        let sender = {
+            let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
+            sender.clone().ok_or(StoreError::Closed)?
+        };
+        let (answer, answered) = oneshot::channel();
+        let queued = Queued {
+            request,
+            answer,
+            _room: room,
+        };
+        sender.send(queued).await.map_err(|_| StoreError::Closed)?;
+        drop(sender);
+        answered
+            .await
+            .unwrap_or_else(|_| Err(StoreError::Unknown("the store's writer ended".into())))
+    }
+
+    /// Takes nothing more. What is in the queue is written.
+    pub(crate) fn close(&self) {
+        self.room.close();
+        self.sender
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+    }
+}
+
+impl Outcome {
+    pub(crate) fn done(self) -> Result<(), StoreError> {
+        match self {
+            Self::Done => Ok(()),
+            other => Err(other.mixed_up()),
+        }
+    }
+
+    pub(crate) fn opened(self) -> Result<Opened, StoreError> {
+        match self {
+            Self::Opened(opened) => Ok(opened),
+            other => Err(other.mixed_up()),
+        }
+    }
+
+    pub(crate) fn loaded(self) -> Result<Loaded, StoreError> {
+        match self {
+            Self::Loaded(loaded) => Ok(loaded),
+            other => Err(other.mixed_up()),
+        }
+    }
+
+    pub(crate) fn ids(self) -> Result<Vec<Box<str>>, StoreError> {
+        match self {
+            Self::Ids(ids) => Ok(ids),
+            other => Err(other.mixed_up()),
+        }
+    }
+
+    /// A writer that answers something else than it was asked has a mistake in it.
+    fn mixed_up(self) -> StoreError {
+        StoreError::Unknown(format!("the store's writer answered {self:?}").into())
+    }
+}
