@@ -67,6 +67,8 @@ pub(super) struct Host {
     pub(super) slow_until: u64,
     pub(super) slow_by: u64,
     pub(super) leaving: bool,
+    /// It is to start again when it has left.
+    pub(super) returns: bool,
     /// When its machine is to be called.
     pub(super) wake: u64,
     /// How often it was called without the time passing.
@@ -146,6 +148,7 @@ impl Core {
                     slow_until: 0,
                     slow_by: 0,
                     leaving: false,
+                    returns: false,
                     wake: u64::MAX,
                     idle_calls: 0,
                     lease_until: None,

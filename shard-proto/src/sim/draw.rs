@@ -162,7 +162,8 @@ impl Draw<'_> {
                     self.add(at, Fault::Restart { host });
                 }
             }
-            // A node that leaves or is removed shall be back by the end.
+            // A node that is removed shall be back by the end, and the time to leave be up: who stands still until then
+            // ends when it wakes.
             FaultKind::Leave if at + self.leaving() < end => self.leave(at, host),
             FaultKind::Remove if at + 13 * SECOND < end => {
                 self.add(at, Fault::Remove { host });

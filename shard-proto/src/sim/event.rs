@@ -26,7 +26,7 @@ pub(super) enum What {
     Wake { host: u8, stamp: u32 },
     /// A process starts again.
     Restart { host: u8, life: u32 },
-    /// A node leaves that could not before, or a type is started again.
+    /// A type is started again.
     StartType { host: u8, ty: u8, life: u32 },
     /// The membership script's own time.
     Script,

@@ -63,7 +63,8 @@ pub enum Fault {
         /// The host.
         host: u8,
     },
-    /// The process is started, unless it lives.
+    /// The process is started, unless it lives. One that leaves is started again once it has left, however long that
+    /// takes.
     Start {
         /// The host.
         host: u8,
@@ -290,7 +291,7 @@ impl fmt::Display for Fault {
             Self::Pause { host, for_ } => write!(f, "host {host} stands still for {for_:?}"),
             Self::Crash { host } => write!(f, "host {host} crashes"),
             Self::Restart { host } => write!(f, "host {host} is started anew"),
-            Self::Start { host } => write!(f, "host {host} is started if it is down"),
+            Self::Start { host } => write!(f, "host {host} is started if it is down or leaves"),
             Self::Leave { host } => write!(f, "host {host} leaves"),
             Self::StopRegion { host, ty } => write!(f, "host {host} stops type {ty}"),
             Self::StartRegion { host, ty } => write!(f, "host {host} starts type {ty} again"),

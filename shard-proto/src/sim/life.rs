@@ -125,6 +125,7 @@ impl<St: Store> World<St> {
             .max(own.unwrap_or(Term::NONE));
         state.alive = false;
         state.leaving = false;
+        let returns = core::mem::take(&mut state.returns) && left;
         state.wake = u64::MAX;
         state.asleep = false;
         state.paused_until = 0;
@@ -156,7 +157,7 @@ impl<St: Store> World<St> {
             };
             link.queue.truncate(keep);
         }
-        if removed {
+        if removed || returns {
             let at = now + core.rng.below(1_000_000);
             let what = What::Restart {
                 host: host as u8,

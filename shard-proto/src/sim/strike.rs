@@ -103,13 +103,7 @@ impl<St: Store> World<St> {
                 self.core.checker.probe_over(now);
                 self.apply(Fault::HealAll);
                 for host in 0..self.core.config.nodes {
-                    // One that leaves still would be missing later.
-                    let back = if self.core.hosts[usize::from(host)].leaving {
-                        Fault::Restart { host }
-                    } else {
-                        Fault::Start { host }
-                    };
-                    self.apply_to(usize::from(host), back);
+                    self.apply_to(usize::from(host), Fault::Start { host });
                 }
             }
             Fault::Pause { host, .. }
@@ -166,6 +160,7 @@ impl<St: Store> World<St> {
                 self.begin_life(host);
             }
             Fault::Start { .. } if !alive => self.begin_life(host),
+            Fault::Start { .. } => state.returns = state.leaving,
             Fault::Leave { .. } if alive && !state.is_paused() => {
                 let left = self.machines[host]
                     .as_mut()

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::script::{Script, ms, quiet};
-use crate::sim::Fault;
+use crate::sim::{Fault, Machine, Phase};
 
 #[test]
 fn scenario_31_who_was_declared_gone_gets_nothing_back() {
@@ -125,6 +125,38 @@ fn scenario_40_a_node_leaves_while_shards_move_to_it() {
         script.until_served(1_000);
         script.finish();
     }
+}
+
+/// Else it would be missing for ever, and everything with it if nobody else votes.
+#[test]
+fn who_is_started_while_it_leaves_is_back_once_it_has_left() {
+    for seed in 0..10 {
+        let voters = 1 + 2 * (seed % 2) as u8;
+        let mut script = Script::formed(quiet().with_voters(voters), seed);
+        let (host, _) = script.leader();
+        // It stands still until its time to leave is up.
+        script.fault(Fault::Leave { host });
+        script.pause(host, 25_000);
+        script.pass(10_000);
+        script.fault(Fault::Start { host });
+        script.until(20_000, |world| {
+            world.machine(host).map(Machine::phase) == Some(Phase::Running)
+        });
+        script.until_served(5_000);
+        script.finish();
+    }
+}
+
+#[test]
+fn who_crashes_while_it_leaves_stays_away() {
+    let mut script = Script::formed(quiet(), 1);
+    let host = script.follower();
+    script.fault(Fault::Leave { host });
+    script.fault(Fault::Start { host });
+    script.crash(host);
+    script.pass(5_000);
+    assert!(script.machine(host).is_none());
+    script.finish();
 }
 
 #[test]

@@ -5,7 +5,10 @@ use core::time::Duration;
 
 use crate::allocation::Rendezvous;
 use crate::leadership::Ownership;
-use crate::sim::{ArrayStore, FaultProfile, HeapStore, Schedule, World, WorldConfig, minimise};
+use crate::sim::{
+    ArrayStore, FaultKind, FaultProfile, HeapStore, Machine, Phase, Schedule, World, WorldConfig,
+    minimise,
+};
 
 fn shorter(config: WorldConfig) -> WorldConfig {
     let calm = config.calm_for();
@@ -106,6 +109,38 @@ fn trust_breaks_a_promise_and_the_faults_for_it_are_few() {
         assert_eq!(again.unwrap().run().unwrap_err(), least);
     }
     assert!(dropped > 30, "{dropped}");
+}
+
+/// What is promised for after the faults is promised with everybody there: no fault that is drawn may keep a host away.
+#[test]
+fn after_the_faults_every_host_is_back() {
+    for seed in 0..100 {
+        // Those that leave seldom end before their time is up.
+        let faults = FaultProfile::none()
+            .with_every(Duration::from_millis(150))
+            .with(FaultKind::Leave, 3)
+            .with(FaultKind::Pause, 90)
+            .with(FaultKind::Cut, 5)
+            .with(FaultKind::HangStops, 3);
+        let voters = [1, 3][seed as usize % 2];
+        let config = WorldConfig::from_seed(seed)
+            .with_voters(voters)
+            .with_faults(faults);
+        let config = config.with_probe(Duration::ZERO);
+        let config = config
+            .clone()
+            .with_phases(Duration::from_secs(30), config.calm_for());
+        let (hosts, time) = (0..config.nodes(), config.faulty_for() + config.bound());
+        let mut world = World::<HeapStore>::new(config, seed).unwrap();
+        world
+            .run_for(time)
+            .unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
+        for host in hosts {
+            let phase = world.machine(host).map(Machine::phase);
+            assert_eq!(phase, Some(Phase::Running), "seed {seed}, host {host}");
+        }
+        world.run().unwrap_or_else(|failure| panic!("{failure}"));
+    }
 }
 
 #[test]
