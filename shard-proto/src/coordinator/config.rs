@@ -2,6 +2,7 @@
 
 use core::{fmt, time::Duration};
 
+use super::KeepShards;
 use crate::micros;
 
 /// What to do with a region that opened another store than the other regions of its type.
@@ -29,6 +30,7 @@ pub struct CoordinatorConfig {
     pub(super) announce_interval: Duration,
     pub(super) storage_mismatch: StorageMismatch,
     pub(super) trust: bool,
+    pub(super) keep: KeepShards,
 }
 
 impl CoordinatorConfig {
@@ -52,6 +54,7 @@ impl CoordinatorConfig {
             announce_interval: Duration::from_millis(50),
             storage_mismatch: StorageMismatch::Refuse,
             trust: true,
+            keep: KeepShards::Asked,
         }
     }
 
@@ -137,6 +140,15 @@ impl CoordinatorConfig {
     #[must_use]
     pub const fn with_trust(mut self, trust: bool) -> Self {
         self.trust = trust;
+        self
+    }
+
+    /// Which shards have homes without being asked for. Default [`KeepShards::Asked`]: none. Those that are kept are
+    /// allocated as soon as the barrier is open and a node may host them, so that each costs a grant at every start of a
+    /// cluster, and its host whatever a served shard costs there.
+    #[must_use]
+    pub const fn with_keep(mut self, keep: KeepShards) -> Self {
+        self.keep = keep;
         self
     }
 

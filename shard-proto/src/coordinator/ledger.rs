@@ -51,6 +51,8 @@ pub(super) struct Book {
     /// When to try the wanted shards again, and how many are left of the pass that has begun.
     pub(super) wanted_at: Option<Instant>,
     pub(super) wanted_left: u32,
+    /// The next kept shard to look at.
+    pub(super) keep_next: u32,
     pub(super) rebalance_at: Option<Instant>,
     /// Changes before this time wait for it.
     pub(super) announce_at: Instant,
@@ -92,6 +94,7 @@ impl Book {
             leaving: List::new(),
             wanted_at: None,
             wanted_left: 0,
+            keep_next: 0,
             rebalance_at: None,
             announce_at: Instant::ZERO,
             announcing: false,

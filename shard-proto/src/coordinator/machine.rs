@@ -132,6 +132,7 @@ impl<A: AllocationStrategy, S: CoordinatorStorage> Coordinator<A, S> {
         if !ledger.config.trust {
             ledger.forget_unfinished();
         }
+        ledger.keep_from_start();
         ledger.candidates_changed();
     }
 
@@ -211,7 +212,8 @@ impl<A: AllocationStrategy, S: CoordinatorStorage> Coordinator<A, S> {
         let budget = ledger.drain_leaving(budget);
         let budget = ledger.repeat(budget);
         let budget = ledger.give_up_overdue(budget, strategy);
-        ledger.place_wanted(budget, strategy);
+        let budget = ledger.place_wanted(budget, strategy);
+        ledger.keep(budget, strategy);
         if !ledger.book.changed.is_empty() && ledger.book.announce_at <= ledger.book.now {
             ledger.announce_now();
         }
@@ -225,7 +227,7 @@ impl<A: AllocationStrategy, S: CoordinatorStorage> Coordinator<A, S> {
         if !book.acts() {
             return None;
         }
-        if !book.vacating.is_empty() || !book.leaving.is_empty() {
+        if !book.vacating.is_empty() || !book.leaving.is_empty() || book.is_keeping(&self.config) {
             return Some(book.now);
         }
         let shards = self.storage.shards();

@@ -4,7 +4,7 @@
 //! node works, between [`Coordinator::begin`] and [`Coordinator::end`]; the others only note who is a member.
 //!
 //! ```text
-//!               first GetShardHome; or freed before
+//!               first GetShardHome; kept; or freed before
 //!   Unallocated ----------------------------------> Allocated --- ShardStarted: no longer repeated
 //!     ^  ^   |                                       |  ^   |
 //!     |  |   +---- claim of a Register --------------+--+   | HandOff: rebalance, leaving member, draining claim
@@ -81,6 +81,7 @@ mod announce;
 mod command;
 mod config;
 mod error;
+mod keep;
 mod ledger;
 mod machine;
 mod members;
@@ -97,6 +98,7 @@ mod validate;
 pub use command::CoordinatorCommand;
 pub use config::{ConfigError, CoordinatorConfig, StorageMismatch};
 pub use error::ControlError;
+pub use keep::KeepShards;
 pub use machine::Coordinator;
 pub use slot::{CoordNodeSlot, CoordShardSlot};
 pub use stats::{CoordPhase, CoordShardState, CoordinatorStats};

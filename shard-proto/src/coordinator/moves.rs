@@ -248,8 +248,12 @@ impl Ledger<'_> {
             return;
         }
         let allocating = self.book.wanted_at.is_some_and(|at| at <= self.book.now);
-        if allocating || !self.book.vacating.is_empty() || !self.book.leaving.is_empty() {
-            // Counts would be of a moment in between. All three are due now.
+        if allocating
+            || self.book.is_keeping(self.config)
+            || !self.book.vacating.is_empty()
+            || !self.book.leaving.is_empty()
+        {
+            // Counts would be of a moment in between. All of these are due now.
             return;
         }
         self.book.rebalance_at = Some(self.book.now.after(self.config.rebalance_interval));

@@ -83,6 +83,16 @@ pub(crate) fn validate<A, S: CoordinatorStorage>(coordinator: &Coordinator<A, S>
         allocated += u32::from(live && phase == Phase::Allocated);
         moving += u32::from(live && phase == Phase::HandingOff);
         assert!(!wanted.contains(&shard) || phase == Phase::Unallocated);
+        let kept = book.phase == CoordPhase::Open
+            && shard
+                < coordinator
+                    .config
+                    .keep
+                    .count(shards.len() as u32)
+                    .min(book.keep_next);
+        if kept && phase == Phase::Unallocated {
+            assert!(wanted.contains(&shard), "kept shard {shard} is forgotten");
+        }
         assert!(!changed.contains(&shard) || phase == Phase::Allocated);
         assert!(!deadlines.contains(&shard) || phase == Phase::HandingOff);
         if slot.has(flag::SAY) {

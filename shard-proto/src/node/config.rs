@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::Incarnation;
+use crate::coordinator::KeepShards;
 use crate::hash::ShardHash;
 use crate::leadership::Ownership;
 
@@ -257,6 +258,7 @@ pub struct TypeConfig {
     pub(crate) rebalance_interval: Duration,
     pub(crate) handoff_timeout: Duration,
     pub(crate) drain: Duration,
+    pub(crate) keep: KeepShards,
     #[cfg(test)]
     pub(crate) shards_per_part: u32,
 }
@@ -279,6 +281,7 @@ impl TypeConfig {
             rebalance_interval: Duration::from_secs(2),
             handoff_timeout: Duration::from_secs(10),
             drain: Duration::from_secs(8),
+            keep: KeepShards::Asked,
             #[cfg(test)]
             shards_per_part: 64,
         }
@@ -322,6 +325,8 @@ impl TypeConfig {
         with_handoff_timeout: handoff_timeout: Duration,
         /// How long entities have to stop; less than the handoff timeout. Default: 8 s.
         with_drain: drain: Duration,
+        /// Which shards have homes without a message for them; the same on every node. Default: [`KeepShards::Asked`].
+        with_keep: keep: KeepShards,
     }
 
     /// Splits registrations into more parts than they need.

@@ -346,6 +346,7 @@ impl TypeConfig {
             .with_rebalance_interval(self.rebalance_interval)
             .with_handoff_timeout(self.handoff_timeout)
             .with_drain(self.drain)
+            .with_keep(self.keep)
             .with_trust(node.ownership == Ownership::Trust)
     }
 }

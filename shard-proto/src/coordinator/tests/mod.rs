@@ -11,6 +11,7 @@ mod authority;
 mod claims;
 mod harness;
 mod homes;
+mod keep;
 mod leases;
 mod members;
 mod model;
