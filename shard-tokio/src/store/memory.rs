@@ -204,9 +204,9 @@ impl MemoryStore {
         let rest = events.and_then(|events| events.get(after..)).unwrap_or(&[]);
         let mut bytes = 0;
         let mut page = Vec::new();
-        for (event, seq) in rest.iter().zip(after as u64 + 1..).take(limit) {
+        for (n, event) in rest.iter().enumerate().take(limit) {
             page.push(Recorded {
-                seq,
+                seq: (after + n + 1) as u64,
                 event: event.clone(),
             });
             bytes += event.len();

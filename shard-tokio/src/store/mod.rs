@@ -25,8 +25,9 @@ mod check;
 mod error;
 mod memory;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
-#[allow(dead_code, reason = "the backends follow")]
 mod queue;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 
 use core::fmt;
 use core::future::Future;
@@ -37,6 +38,8 @@ use shard_proto::{Epoch, ShardId};
 
 pub use error::StoreError;
 pub use memory::MemoryStore;
+#[cfg(feature = "sqlite")]
+pub use sqlite::SqliteStore;
 
 /// So many senders are kept per entity; beyond it the one that was heard of longest ago is forgotten. See [`Sequence`].
 pub const MAX_SENDERS: usize = 1024;

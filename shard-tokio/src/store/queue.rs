@@ -240,3 +240,119 @@ impl Outcome {
         StoreError::Unknown(format!("the store's writer answered {self:?}").into())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits {
+        requests: 4,
+        bytes: 1000,
+        max_write: 2000,
+    };
+
+    fn queue(limits: Limits) -> (Arc<WriteQueue>, mpsc::Receiver<Queued>) {
+        let (queue, receiver) = WriteQueue::new(limits, Arc::default());
+        (Arc::new(queue), receiver)
+    }
+
+    fn append(seq: u64, bytes: usize) -> Request {
+        Request::Append(Append {
+            entity: EntityId::new("cart", "a"),
+            epoch: Epoch::NONE,
+            first_seq: seq,
+            events: vec![vec![0; bytes]],
+            sequence: None,
+        })
+    }
+
+    fn seq(queued: &Queued) -> u64 {
+        match &queued.request {
+            Request::Append(append) => append.first_seq,
+            _ => 0,
+        }
+    }
+
+    type Waiting = tokio::task::JoinHandle<Result<Outcome, StoreError>>;
+
+    fn write(queue: &Arc<WriteQueue>, request: Request) -> Waiting {
+        let queue = Arc::clone(queue);
+        tokio::spawn(async move { queue.write(request).await })
+    }
+
+    /// Until everybody who can go on has.
+    async fn settle() {
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    async fn take(receiver: &mut mpsc::Receiver<Queued>) -> u64 {
+        let queued = receiver.recv().await.unwrap();
+        let seq = seq(&queued);
+        queued.answer(Ok(Outcome::Done));
+        settle().await;
+        seq
+    }
+
+    #[tokio::test]
+    async fn requests_wait_for_room_in_order() {
+        let (queue, mut receiver) = queue(LIMITS);
+        let waiting: Vec<Waiting> = (1..=6).map(|n| write(&queue, append(n, 1))).collect();
+        settle().await;
+        assert_eq!(receiver.len(), 4);
+        for n in 1..=6 {
+            assert_eq!(take(&mut receiver).await, n);
+        }
+        for waiting in waiting {
+            waiting.await.unwrap().unwrap().done().unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn bytes_are_bounded_too() {
+        let (queue, mut receiver) = queue(LIMITS);
+        // The second is larger than all of the room: it gets all of it, when nobody else has any.
+        let sizes = [(1, 500), (2, 1500), (3, 1)];
+        let waiting: Vec<Waiting> = sizes
+            .into_iter()
+            .map(|(n, bytes)| write(&queue, append(n, bytes)))
+            .collect();
+        settle().await;
+        for n in 1..=3 {
+            assert_eq!(receiver.len(), 1, "only {n}");
+            assert_eq!(take(&mut receiver).await, n);
+        }
+        for waiting in waiting {
+            waiting.await.unwrap().unwrap();
+        }
+        let refused = queue.write(append(4, 2000)).await.unwrap_err();
+        assert!(matches!(refused, StoreError::TooLarge { .. }), "{refused}");
+        assert_eq!(queue.counters.stats().too_large, 1);
+    }
+
+    #[tokio::test]
+    async fn closing_lets_out_what_is_in_the_queue() {
+        let (queue, mut receiver) = queue(LIMITS);
+        let waiting = write(&queue, append(1, 1));
+        settle().await;
+        queue.close();
+        let late = queue.write(append(2, 1)).await.unwrap_err();
+        assert!(matches!(late, StoreError::Closed), "{late}");
+        assert_eq!(take(&mut receiver).await, 1);
+        waiting.await.unwrap().unwrap();
+        assert!(receiver.recv().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn nobody_knows_what_a_writer_did_that_ended() {
+        let (queue, mut receiver) = queue(LIMITS);
+        let waiting = write(&queue, append(1, 1));
+        drop(receiver.recv().await.unwrap());
+        let unknown = waiting.await.unwrap().unwrap_err();
+        assert!(matches!(unknown, StoreError::Unknown(_)), "{unknown}");
+        drop(receiver);
+        let closed = queue.write(append(2, 1)).await.unwrap_err();
+        assert!(matches!(closed, StoreError::Closed), "{closed}");
+    }
+}
