@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use shard_proto::ShardId;
 use shard_proto::allocation::{AllocationStrategy, LeastShards};
+use shard_proto::coordinator::StorageMismatch;
 use shard_proto::hash::ShardHash;
 use shard_proto::node::TypeConfig;
 use tokio::sync::oneshot;
@@ -260,10 +261,19 @@ impl<E: Entity> EntityTypeBuilder<E> {
         self.with(|config| config.with_retry_interval(interval))
     }
 
-    /// Identity of the store this node opened for the type: nodes with another one are refused. Default: none.
+    /// Identity of the store this node opened for the type: nodes with another one are
+    /// [refused](EntityTypeBuilder::storage_mismatch). 0: none, which is the default.
     #[must_use]
     pub fn storage_id(self, id: u64) -> Self {
         self.with(|config| config.with_storage_id(id))
+    }
+
+    /// What happens to a node that opened another store for the type than the others did; the same on every node that
+    /// may lead. Default: [`StorageMismatch::Refuse`], since entities find another history there, or none.
+    /// [`StorageMismatch::Warn`] is for moving from one store to another that has the same contents.
+    #[must_use]
+    pub fn storage_mismatch(self, mismatch: StorageMismatch) -> Self {
+        self.with(|config| config.with_storage_mismatch(mismatch))
     }
 
     /// Starts the type on the node.

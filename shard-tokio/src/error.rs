@@ -137,6 +137,16 @@ pub enum NotReady {
         /// This node's.
         here: u16,
     },
+    /// This node opened another store for the type than the others, see
+    /// [`EntityTypeBuilder::storage_mismatch`](crate::EntityTypeBuilder::storage_mismatch).
+    Storage {
+        /// The type.
+        name: &'static str,
+        /// The store of the others.
+        cluster: u64,
+        /// This node's.
+        here: u64,
+    },
     /// Refused for another reason.
     Refused {
         /// The type.
@@ -168,6 +178,11 @@ impl NotReady {
                 leader: coordinator,
                 here: region,
             },
+            RegisterRefusal::Storage { expected, found } => Self::Storage {
+                name,
+                cluster: expected,
+                here: found,
+            },
             reason => Self::Refused { name, reason },
         }
     }
@@ -197,6 +212,16 @@ impl fmt::Display for NotReady {
                 f,
                 "entity type \"{name}\": the setting `shards` is {here} here and {leader} on the leading node; \
                  it must be the same on every node"
+            ),
+            Self::Storage {
+                name,
+                cluster,
+                here,
+            } => write!(
+                f,
+                "entity type \"{name}\": this node opened store {here:016x}, the others use {cluster:016x}; every node \
+                 must open the same store, a file per node is not one store. Point this node at the store of the \
+                 others, or set `storage_mismatch(StorageMismatch::Warn)` on every node if both have the same contents"
             ),
             Self::Refused { name, reason } => {
                 write!(

@@ -34,6 +34,16 @@ pub enum CoordinatorCommand<'a> {
         /// Its allocation.
         epoch: Epoch,
     },
+    /// A node registered that opened another store than the others of the type, which
+    /// [`StorageMismatch::Warn`](super::StorageMismatch::Warn) lets it do. Log it as a warning.
+    OtherStorage {
+        /// The node.
+        node: NodeId,
+        /// The store of the others.
+        expected: u64,
+        /// Its store.
+        found: u64,
+    },
     /// Rounds of this term are used up: the reign must end.
     Exhausted,
 }

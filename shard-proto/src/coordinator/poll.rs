@@ -60,6 +60,14 @@ impl Ledger<'_> {
                 last_beat_age,
             });
         }
+        if core::mem::take(&mut slot.say_other_storage) {
+            let found = slot.storage_id;
+            return Some(CoordinatorCommand::OtherStorage {
+                node,
+                expected: self.book.storage_id,
+                found,
+            });
+        }
         if let Some((session, reason)) = slot.say_refused.take() {
             let refused = RegisterRefused { session, reason };
             return Some(send(node, Control::RegisterRefused(refused)));

@@ -182,6 +182,9 @@ impl Ledger<'_> {
                 }
                 let same = self.book.storage_id == part.storage_id;
                 self.book.storage_users = self.book.storage_users.saturating_add(u32::from(same));
+                if !same && let Some(node) = self.node_mut(from) {
+                    node.say_other_storage = true;
+                }
             }
             count(&mut self.book.stats.registrations);
         }

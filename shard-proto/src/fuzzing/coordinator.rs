@@ -438,6 +438,7 @@ impl World {
             CoordinatorCommand::EndSessions { .. }
             | CoordinatorCommand::Registered { .. }
             | CoordinatorCommand::HandOffTimedOut { .. }
+            | CoordinatorCommand::OtherStorage { .. }
             | CoordinatorCommand::Exhausted => {}
         }
         true

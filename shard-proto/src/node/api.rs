@@ -310,6 +310,17 @@ pub enum Warning {
         /// Its allocation.
         epoch: Epoch,
     },
+    /// A region opened another store than the others of its type, and takes part all the same.
+    OtherStorage {
+        /// The type.
+        ty: TypeIndex,
+        /// The region's node.
+        node: NodeId,
+        /// The store of the others.
+        expected: u64,
+        /// Its store.
+        found: u64,
+    },
     /// A table for nodes is full: the node is not taken in.
     NodesFull {
         /// Which node.

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::Incarnation;
-use crate::coordinator::KeepShards;
+use crate::coordinator::{KeepShards, StorageMismatch};
 use crate::hash::ShardHash;
 use crate::leadership::Ownership;
 
@@ -251,6 +251,7 @@ pub struct TypeConfig {
     pub(crate) proxy: bool,
     pub(crate) role: String,
     pub(crate) storage_id: u64,
+    pub(crate) storage_mismatch: StorageMismatch,
     pub(crate) buffer: u32,
     pub(crate) buffer_per_shard: u32,
     pub(crate) buffer_bytes: usize,
@@ -274,6 +275,7 @@ impl TypeConfig {
             proxy: false,
             role: String::new(),
             storage_id: 0,
+            storage_mismatch: StorageMismatch::Refuse,
             buffer: 100_000,
             buffer_per_shard: 10_000,
             buffer_bytes: 64 << 20,
@@ -310,6 +312,9 @@ impl TypeConfig {
         with_proxy: proxy: bool,
         /// Identity of the store this node opened for the type; 0 for none. Default: 0.
         with_storage_id: storage_id: u64,
+        /// What this node does, when it leads, with one whose region opened another store than the others: without a
+        /// common one, an entity recovers another history wherever it goes. Default: [`StorageMismatch::Refuse`].
+        with_storage_mismatch: storage_mismatch: StorageMismatch,
         /// Messages this node buffers for the type. Memory for the slots is taken at the start. Default: 100 000.
         with_buffer: buffer: u32,
         /// Messages this node buffers for one shard. Default: 10 000.

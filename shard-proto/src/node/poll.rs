@@ -40,6 +40,11 @@ enum Step<B> {
         shard: ShardId,
         epoch: Epoch,
     },
+    OtherStorage {
+        node: NodeId,
+        expected: u64,
+        found: u64,
+    },
     Exhausted,
 }
 
@@ -152,6 +157,16 @@ impl<B: Body> Node<B> {
                     epoch,
                 }))
             }
+            Step::OtherStorage {
+                node,
+                expected,
+                found,
+            } => Some(NodeCommand::Warn(Warning::OtherStorage {
+                ty,
+                node,
+                expected,
+                found,
+            })),
             Step::Exhausted => {
                 self.leadership.renew(now);
                 self.lead_dirty = true;
@@ -228,6 +243,15 @@ impl<B: Body> Node<B> {
                 CoordinatorCommand::HandOffTimedOut { node, shard, epoch } => {
                     Step::TimedOut { node, shard, epoch }
                 }
+                CoordinatorCommand::OtherStorage {
+                    node,
+                    expected,
+                    found,
+                } => Step::OtherStorage {
+                    node,
+                    expected,
+                    found,
+                },
                 CoordinatorCommand::Exhausted => Step::Exhausted,
             };
         }

@@ -325,7 +325,8 @@ impl TypeConfig {
             .with_handoff_timeout(self.handoff_timeout)
             .with_drain(self.drain)
             .with_buffer_per_shard(self.buffer_per_shard)
-            .with_storage_id(self.storage_id)
+            // A proxy opens no store.
+            .with_storage_id(if self.proxy { 0 } else { self.storage_id })
             .with_buffer(self.buffer)
             .with_return_window(node.window_frames)
             .with_lease(node.lease)
@@ -347,6 +348,7 @@ impl TypeConfig {
             .with_handoff_timeout(self.handoff_timeout)
             .with_drain(self.drain)
             .with_keep(self.keep)
+            .with_storage_mismatch(self.storage_mismatch)
             .with_trust(node.ownership == Ownership::Trust)
     }
 }

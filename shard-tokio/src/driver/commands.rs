@@ -226,6 +226,17 @@ impl Driver {
                 shard = shard.0,
                 "handoff timed out"
             ),
+            Warning::OtherStorage {
+                ty,
+                node,
+                expected,
+                found,
+            } => tracing::warn!(
+                node = node.0,
+                entity_type = self.type_name(Some(*ty)),
+                "a node opened store {found:016x}, the others use {expected:016x}; every node must open the same store, \
+                 a file per node is not one store"
+            ),
             Warning::NodesFull { node } => tracing::warn!(
                 node = node.0,
                 "no room for another node: raise the setting `max_nodes`"

@@ -282,6 +282,9 @@ fn r5_8_two_stores_in_one_type_are_refused_or_warned_of() {
         } else {
             assert_eq!(result, Ok(()));
             assert_eq!(bed.coordinator.stats().storage_mismatches, 1);
+            let mut said = bed.poll();
+            said.retain(|out| matches!(out, Out::OtherStorage(..)));
+            assert_eq!(said, [Out::OtherStorage(4, 78)]);
         }
     }
 }

@@ -49,6 +49,7 @@ pub(super) enum Out {
     Registered(u64, u64),
     EndSessions(u64),
     Overdue(u64, u32),
+    OtherStorage(u64, u64),
     Exhausted,
 }
 
@@ -386,6 +387,7 @@ pub(super) fn own(command: CoordinatorCommand<'_>) -> Out {
         } => Out::Registered(node.0, last_beat_age),
         CoordinatorCommand::EndSessions { node } => Out::EndSessions(node.0),
         CoordinatorCommand::HandOffTimedOut { node, shard, .. } => Out::Overdue(node.0, shard.0),
+        CoordinatorCommand::OtherStorage { node, found, .. } => Out::OtherStorage(node.0, found),
         CoordinatorCommand::Exhausted => Out::Exhausted,
     }
 }

@@ -226,7 +226,8 @@ impl Leased {
                     peer.ended = true;
                     peer.lapse_at = peer.lapse_at.or(Some(surely));
                 }
-                CoordinatorCommand::HandOffTimedOut { .. } => {}
+                CoordinatorCommand::HandOffTimedOut { .. }
+                | CoordinatorCommand::OtherStorage { .. } => {}
                 CoordinatorCommand::Exhausted => panic!("rounds"),
             }
         }

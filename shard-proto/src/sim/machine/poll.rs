@@ -224,6 +224,7 @@ impl<St: Store> Kind<St> {
                 sink.note(Note::TimedOut { node, shard });
                 Step::Again
             }
+            CoordinatorCommand::OtherStorage { .. } => Step::Again,
             CoordinatorCommand::Exhausted => Step::Exhausted,
         }
     }
