@@ -1,71 +1,11 @@
 //! The end of a node: leaving in good order, or being told that it is over.
 
-use core::time::Duration;
-
+use super::departure::{self, Leaving, Phase, Standing, Step};
 use super::{AskFailure, Body, LeaveError, Node, NodeCommand};
 use crate::Instant;
-use crate::leadership::{Ownership, Voters};
-use crate::membership::{Member, MemberState, RemovalCause};
+use crate::leadership::Voters;
+use crate::membership::{Member, MemberState};
 use crate::wire::Kind;
-
-/// After the last shard is gone: how long the node waits for what others may still send it, that it has to send back.
-const LINGER: Duration = Duration::from_millis(200);
-
-/// How often a leaving node looks whether it can go.
-const LOOK: Duration = Duration::from_millis(20);
-
-/// Where a node is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
-    Running,
-    Leaving(Leaving),
-    Left,
-    /// The others say that this life is over; entities are still stopping.
-    Removing(RemovalCause),
-    Removed,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Leaving {
-    /// Then it stops, whatever is left.
-    deadline: Instant,
-    /// When to look again.
-    look_at: Instant,
-    /// Since when nothing is hosted and nothing arrives for it, and how much had arrived by then.
-    quiet: Option<(Instant, u64)>,
-    /// Its types were stopped: nobody is there to take over.
-    stopped: bool,
-    /// Nothing more is taken from callers here; what was taken is brought to its end.
-    closing: bool,
-    /// Messages sent by the time all paths were flushed last.
-    sent: u64,
-}
-
-impl Phase {
-    pub(super) const fn is_running(self) -> bool {
-        matches!(self, Self::Running)
-    }
-
-    /// Part of the cluster.
-    pub(super) const fn is_member(self) -> bool {
-        matches!(self, Self::Running | Self::Leaving(_))
-    }
-
-    pub(super) const fn takes_messages(self) -> bool {
-        match self {
-            Self::Running => true,
-            Self::Leaving(leaving) => !leaving.closing,
-            _ => false,
-        }
-    }
-
-    pub(super) const fn poll_timeout(self) -> Option<Instant> {
-        match self {
-            Self::Leaving(leaving) => Some(leaving.look_at),
-            _ => None,
-        }
-    }
-}
 
 impl<B: Body> Node<B> {
     /// Leaves the cluster: resigns, hands every shard off, waits until what it had sent has arrived; at most
@@ -89,14 +29,8 @@ impl<B: Body> Node<B> {
                 quorum: voters.quorum(),
             });
         }
-        self.phase = Phase::Leaving(Leaving {
-            deadline: now.after(self.config.leave_deadline),
-            look_at: now,
-            quiet: None,
-            stopped: false,
-            closing: false,
-            sent: 0,
-        });
+        let deadline = now.after(self.config.leave_deadline);
+        self.phase = Phase::Leaving(Leaving::new(now, deadline));
         self.links.set_leaving(now);
         if let Some(gossip) = &mut self.gossip {
             gossip.begin_leave(now);
@@ -109,10 +43,9 @@ impl<B: Body> Node<B> {
         Ok(())
     }
 
-    /// Other nodes that host, or wait, would notice that nobody leads any more.
     fn has_company(&self) -> bool {
-        let me = self.me.node;
-        self.members.iter().any(|entry| entry.member.node != me)
+        let members = self.members.iter().map(|entry| entry.member);
+        departure::has_company(self.me.node, members)
     }
 
     /// Voters but for this node that are up, and stay.
@@ -134,12 +67,16 @@ impl<B: Body> Node<B> {
     /// Takes the next step towards the end, if it is time. Whether there was one.
     pub(super) fn check_leave(&mut self) -> bool {
         match self.phase {
-            Phase::Leaving(leaving) => {
-                let (leaving, step) = self.look(leaving);
-                if let Phase::Leaving(old) = &mut self.phase {
-                    *old = leaving;
+            Phase::Leaving(mut leaving) => {
+                let step = leaving.look(self.now, &self.standing());
+                self.phase = Phase::Leaving(leaving);
+                match step {
+                    Step::Wait => return false,
+                    Step::StopTypes => self.stop_types(self.now),
+                    Step::FlushPaths => self.flush_paths(),
+                    Step::Finish => self.finish_leave(),
                 }
-                step
+                true
             }
             Phase::Removing(cause) if self.hosts_nothing() => {
                 self.phase = Phase::Removed;
@@ -151,56 +88,20 @@ impl<B: Body> Node<B> {
         }
     }
 
-    fn look(&mut self, mut leaving: Leaving) -> (Leaving, bool) {
-        let now = self.now;
-        if now >= leaving.look_at {
-            leaving.look_at = now.after(LOOK);
+    fn standing(&self) -> Standing {
+        let stats = &self.stats;
+        Standing {
+            has_successor: self.has_successor(),
+            hosts_nothing: self.hosts_nothing(),
+            at_rest: self.is_at_rest(),
+            flushed: self.is_flushed(),
+            linked: self.has_linked(),
+            arrived: stats.received.saturating_add(stats.returned),
+            sent: stats.sent,
         }
-        let due = now >= leaving.deadline;
-        if !leaving.stopped && (due || !self.has_successor()) {
-            leaving.stopped = true;
-            self.stop_types(now);
-            return (leaving, true);
-        }
-        if !self.hosts_nothing() {
-            leaving.quiet = None;
-            return (leaving, false);
-        }
-        // After the deadline only entities that are still stopping are waited for.
-        if due {
-            return (leaving, self.finish_leave());
-        }
-        if leaving.closing {
-            if !self.is_at_rest() || !self.is_flushed() {
-                return (leaving, false);
-            }
-            if leaving.sent == self.stats.sent {
-                return (leaving, self.finish_leave());
-            }
-            // What was buffered until now went out by paths that are not flushed.
-            self.flush_paths(&mut leaving);
-            return (leaving, true);
-        }
-        let arrived = self.stats.received.saturating_add(self.stats.returned);
-        match leaving.quiet {
-            _ if !self.has_linked() => {}
-            Some((since, then)) if then == arrived => {
-                if now < since.after(LINGER) {
-                    return (leaving, false);
-                }
-            }
-            _ => {
-                leaving.quiet = Some((now, arrived));
-                return (leaving, false);
-            }
-        }
-        leaving.closing = true;
-        self.flush_paths(&mut leaving);
-        (leaving, true)
     }
 
-    fn flush_paths(&mut self, leaving: &mut Leaving) {
-        leaving.sent = self.stats.sent;
+    fn flush_paths(&mut self) {
         for (_, kind) in self.types.touch_all() {
             kind.region.flush_paths(self.now);
         }
@@ -218,7 +119,7 @@ impl<B: Body> Node<B> {
         }
     }
 
-    fn finish_leave(&mut self) -> bool {
+    fn finish_leave(&mut self) {
         self.phase = Phase::Left;
         let now = self.now;
         self.stop_types(now);
@@ -231,22 +132,12 @@ impl<B: Body> Node<B> {
         self.links.goodbye(now);
         self.pump_links();
         self.out.push_back(NodeCommand::Left);
-        true
     }
 
-    /// Whether anybody is there who could lead, and take shards over.
     fn has_successor(&self) -> bool {
-        let me = self.me.node;
-        let members = || self.members.iter().map(|entry| entry.member);
-        let stays = |member: &Member| member.node != me && member.state != MemberState::Leaving;
-        if self.config.ownership != Ownership::Lease {
-            return members().any(|member| stays(&member));
-        }
-        // Those that leave still vote.
         let voters = self.leadership.config().voters();
-        let vote = members().filter(|member| voters.contains(member.node));
-        members().any(|member| stays(&member) && voters.contains(member.node))
-            && vote.count() >= voters.quorum()
+        let members = self.members.iter().map(|entry| entry.member);
+        departure::has_successor(self.me.node, self.config.ownership, voters, members)
     }
 
     fn has_linked(&self) -> bool {
@@ -263,10 +154,7 @@ impl<B: Body> Node<B> {
         let led = self.leader.is_some();
         let mut kinds = self.types.iter();
         let settled = kinds.all(|kind| {
-            let region = &kind.region;
-            // Without a leader nobody can be told that a region has stopped.
-            let settled = region.is_settled() || (!led && kind.stopped && region.buffered() == 0);
-            settled && region.hosted() == 0 && kind.stuck.is_empty()
+            departure::is_at_rest(&kind.region, led, kind.stopped) && kind.stuck.is_empty()
         });
         settled && self.asks.len() == 0 && self.lost.is_empty()
     }

@@ -14,6 +14,7 @@ mod api;
 mod asks;
 mod config;
 mod control;
+pub(crate) mod departure;
 mod error;
 #[cfg(feature = "swim")]
 mod gossip;
@@ -30,7 +31,7 @@ mod poll;
 mod receive;
 mod send;
 mod stats;
-mod stuck;
+pub(crate) mod stuck;
 #[cfg(feature = "swim")]
 pub mod swim;
 #[cfg(test)]
@@ -53,10 +54,10 @@ pub use api::{
 };
 use asks::Asks;
 pub use config::{Identity, MembershipMode, NodeConfig, TypeConfig};
+use departure::Phase;
 pub use error::{AddTypeError, ConfigError, LeaveError, LinkError, LinksFull};
 use gossip::Gossip;
 pub use key::EntityKey;
-use leave::Phase;
 use link::{LinkConfig, Links, PeerIdentity, UnackedFrame};
 use members::{Entry, Members};
 use ownership::Reign;

@@ -113,7 +113,10 @@ impl<B: Body> Node<B> {
                 self.say_types();
                 None
             }
-            Step::Put(outgoing) => self.put_or_wait(now, ty, outgoing),
+            Step::Put(outgoing) => {
+                self.put_or_wait(now, ty, outgoing);
+                None
+            }
             Step::Command(command) => Some(command),
             Step::Deliver {
                 shard,

@@ -46,7 +46,7 @@ pub(super) struct Kind<B> {
     /// The barrier of this coordinator, if it opens later than the reign's.
     pub(super) barrier: Option<Instant>,
     /// Data that its link had no room for.
-    pub(super) stuck: Stuck<B>,
+    pub(super) stuck: Stuck<Outgoing<B>>,
     dirty: bool,
     pub(super) scales: Scales,
     /// The node's lease waits for the registration of this type, as it was counted last.

@@ -47,7 +47,7 @@ impl HostSink<'_> {
                 let kept = checker.forwarded(host, shard, to_life, frame.epoch);
                 self.core.check(kept);
             }
-            Body::Flush(_) => checker.marked(host, shard, to_life, frame.epoch),
+            Body::Flush(token) => checker.marked(host, shard, to_life, frame.epoch, token),
             Body::Return(..) | Body::Flushed(_) => {}
         }
     }
@@ -98,7 +98,13 @@ impl Sink for HostSink<'_> {
     fn data(&mut self, to: NodeId, frame: DataFrame) -> Result<(), Unsent> {
         let to = self.core.host_of(to).ok_or(Unsent::NoPeer)?;
         let (now, from) = (self.core.now, self.host);
-        let sent = self.core.send_data(from, to, frame);
+        let sent = match frame.body {
+            // What a life left behind is not the next one's.
+            Body::Return(_, message) if self.core.hosts[from].knows[to] != message.origin => {
+                Err(Unsent::NoPeer)
+            }
+            _ => self.core.send_data(from, to, frame),
+        };
         if sent.is_ok() {
             self.watch_path(to, &frame);
         }
@@ -188,13 +194,21 @@ impl Sink for HostSink<'_> {
         }
     }
 
-    fn deliver(&mut self, ty: u8, shard: ShardId, epoch: Epoch, origin: Origin, message: Message) {
+    fn deliver(
+        &mut self,
+        ty: u8,
+        shard: ShardId,
+        epoch: Epoch,
+        origin: Origin,
+        message: Message,
+    ) -> bool {
         let flat = self.core.flat(ty, shard);
         let (now, host) = (self.core.now, self.host);
         let life = self.core.hosts[host].life;
         let slow = mix(self.core.seed ^ flat as u64) & 3 == 0;
         if !slow {
-            return self.core.handled(host, flat, epoch, message);
+            self.core.handled(host, flat, epoch, message);
+            return true;
         }
         let kept = self.core.checker.accepted(life, flat as u32, message);
         self.core.check(kept);
@@ -208,35 +222,17 @@ impl Sink for HostSink<'_> {
             self.core.check(handled);
             let what = format!("a message for shard {flat} under {epoch}, which does not run");
             let host = host as u8;
-            return self.core.check(Err(Violation::Table { host, what }));
+            self.core.check(Err(Violation::Table { host, what }));
+            return true;
         }
         if hosted.mailbox.len() >= MAILBOX {
-            match origin {
-                Origin::Local => {
-                    self.reject(ty, shard, origin, RejectReason::BufferFull, message);
-                }
-                // Its life may be over.
-                Origin::Remote(node) if self.life_behind(node) != Some(message.origin) => {
-                    self.reject(ty, shard, origin, RejectReason::OriginEnded, message);
-                }
-                Origin::Remote(node) => {
-                    let back = DataFrame {
-                        ty,
-                        shard,
-                        epoch,
-                        body: Body::Return(ReturnReason::Full, message),
-                    };
-                    if self.data(node, back).is_err() {
-                        self.reject(ty, shard, origin, RejectReason::OriginEnded, message);
-                    }
-                }
-            }
-            return;
+            return false;
         }
         hosted.mailbox.push_back((origin, message));
         if !hosted.busy {
             self.core.handle_next(host, flat);
         }
+        true
     }
 
     fn reject(
@@ -278,6 +274,15 @@ impl Sink for HostSink<'_> {
         self.core.filled
     }
 
+    fn is_congested(&self, node: NodeId) -> bool {
+        let (core, from) = (&*self.core, self.host);
+        core.host_of(node).is_some_and(|to| {
+            let link = &core.net.links[core.net.index(from, to)];
+            let pair = (core.hosts[from].life, core.hosts[from].knows[to]);
+            link.congested && (link.from_life, link.to_life) == pair
+        })
+    }
+
     fn deed(&mut self, deed: Deed) {
         let (host, mut deed) = (self.host as u8, deed);
         if let Deed::Claims {
@@ -297,6 +302,19 @@ impl Sink for HostSink<'_> {
         // Acknowledgements travel alone if nothing else goes their way.
         let then = self.core.now.saturating_sub(2 * ACK_DELAY);
         self.core.net.is_flushed(self.host, then)
+    }
+
+    fn is_linked(&self) -> bool {
+        let (core, from) = (&*self.core, self.host);
+        (0..core.hosts.len()).any(|to| {
+            let life = core.hosts[from].knows[to];
+            let other = &core.hosts[to];
+            let ways = [core.net.index(from, to), core.net.index(to, from)];
+            let mut ways = ways.into_iter().map(|way| &core.net.links[way]);
+            other.alive
+                && other.life == life
+                && ways.all(|link| !link.cut && link.down_until <= core.now)
+        })
     }
 }
 

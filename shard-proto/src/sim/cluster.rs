@@ -14,13 +14,12 @@ use super::net::{Flight, NOBODY, Net};
 use super::{Checker, Message, Report, Trace, Violation, WorldConfig};
 use crate::hash::{SplitMix64, mix};
 use crate::leadership::Ownership;
+use crate::node::link::{HARD_WINDOWS, HARD_WINDOWS_BACK};
 use crate::region::Origin;
 use crate::{Epoch, Incarnation, Instant, NodeId, ShardId, Term, micros};
 
 /// How long an acknowledgement waits for something to travel with.
 pub(super) const ACK_DELAY: u64 = 10_000;
-/// How many windows of data are taken at most.
-const HARD_WINDOWS: usize = 4;
 
 /// What runs of a shard on a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -294,9 +293,11 @@ impl Core {
         if acknowledges {
             link.acknowledge(now.saturating_sub(ACK_DELAY));
         }
-        // What goes back is bounded by what the other side may have on its way.
-        let bounded = matches!(frame.body, Body::Envelope(_) | Body::Flush(_));
-        if bounded && link.unacknowledged() >= window * HARD_WINDOWS {
+        let windows = match frame.body {
+            Body::Return(..) => HARD_WINDOWS_BACK,
+            _ => HARD_WINDOWS,
+        };
+        if link.unacknowledged() as u64 >= u64::from(self.config.window) * windows {
             return Err(Unsent::Full);
         }
         let arrives = arrives.max(link.last_arrival);

@@ -250,6 +250,7 @@ impl<St: Store> World<St> {
                 sink.reject(frame.ty, frame.shard, Origin::Local, reason, message);
             }
         }
+        machine.drop_stuck(local, node, &mut sink);
     }
 
     /// Asks the membership script what hosts are told.

@@ -158,7 +158,7 @@ pub use check::Checker;
 pub use config::{ConfigError, WorldConfig};
 pub use detectors::Detectors;
 pub use fault::{Fault, FaultKind, Schedule};
-pub use machine::{Body, DataFrame, Leaving, Machine, Note, Phase, Sink, Unsent};
+pub use machine::{Body, DataFrame, Machine, Note, Phase, Sink, Unsent};
 pub use membership::{ClusterView, Happened, Life, MembershipScript, News};
 pub use minimise::minimise;
 pub use moving::Moving;

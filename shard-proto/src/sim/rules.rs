@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::{Checker, Violation};
-use crate::{Epoch, Leader, NodeId, Session, Term};
+use crate::{Epoch, Leader, NodeId, Session, Term, Token};
 
 /// Something that a process does, in which a rule may be broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +91,7 @@ struct Path {
     /// The life at its other end.
     to: u32,
     epoch: Epoch,
+    token: Token,
     flushed: bool,
 }
 
@@ -242,10 +243,16 @@ impl Rules {
     }
 
     /// A process marks the end of what it sent to a life.
-    pub(super) fn marks(&mut self, host: u8, shard: u32, to: u32, epoch: Epoch) {
-        self.processes[usize::from(host)].paths[shard as usize] = Some(Path {
+    pub(super) fn marks(&mut self, host: u8, shard: u32, to: u32, epoch: Epoch, token: Token) {
+        let path = &mut self.processes[usize::from(host)].paths[shard as usize];
+        // A marker that was repeated, and waited for room until it was answered, marks nothing.
+        if path.is_some_and(|path| path.flushed && path.token == token) {
+            return;
+        }
+        *path = Some(Path {
             to,
             epoch,
+            token,
             flushed: false,
         });
     }
@@ -330,8 +337,8 @@ impl Checker {
     }
 
     /// A host marks the end of what it sent to a shard on this life, under this epoch.
-    pub fn marked(&mut self, host: u8, shard: u32, to: u32, epoch: Epoch) {
-        self.rules.marks(host, shard, to, epoch);
+    pub fn marked(&mut self, host: u8, shard: u32, to: u32, epoch: Epoch, token: Token) {
+        self.rules.marks(host, shard, to, epoch, token);
     }
 
     /// A host sends a message to a shard on this life, under this epoch.

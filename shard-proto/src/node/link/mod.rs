@@ -45,6 +45,8 @@ pub(crate) use event::{
 };
 pub(crate) use lane::{FrameSlot, Unacked, UnackedFrame};
 use peer::Peers;
+#[cfg(feature = "sim")]
+pub(crate) use transfer::{HARD_WINDOWS, HARD_WINDOWS_BACK};
 
 use crate::membership::RemovalCause;
 use crate::node::{ConfigError, DialId, LinkId, LinksFull};

@@ -12,10 +12,10 @@ use crate::wire::{Control, DecodeError, HEADER_LEN, Header, data};
 use crate::{EntityTypeId, Instant, Term};
 
 /// How many windows may be unacknowledged before data is not taken any more.
-const HARD_WINDOWS: u64 = 4;
+pub(crate) const HARD_WINDOWS: u64 = 4;
 /// The same for what goes back. The peer sent it, and had no more than [`HARD_WINDOWS`] under way: acknowledgements go
 /// the same way as what waits here.
-const HARD_WINDOWS_BACK: u64 = 2 * HARD_WINDOWS;
+pub(crate) const HARD_WINDOWS_BACK: u64 = 2 * HARD_WINDOWS;
 
 /// What became of one frame of an attached connection.
 enum Step {

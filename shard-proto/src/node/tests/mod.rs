@@ -12,6 +12,7 @@ mod authority;
 mod chaos;
 mod cluster;
 mod control;
+mod departure;
 mod faults;
 mod forming;
 mod full;

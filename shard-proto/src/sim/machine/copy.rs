@@ -18,7 +18,10 @@ where
             stopped: self.stopped,
             region: self.region.clone(),
             coordinator: self.coordinator.clone(),
-            stuck: self.stuck,
+            stuck: self.stuck.clone(),
+            most_waiting: self.most_waiting,
+            sent: self.sent,
+            arrived: self.arrived,
             dirty: self.dirty,
         }
     }
@@ -44,8 +47,7 @@ where
             kinds: self.kinds.clone(),
             beats: self.beats.clone(),
             types: self.types,
-            phase: self.phase,
-            arrived: self.arrived,
+            life: self.life,
         }
     }
 }
@@ -69,16 +71,16 @@ where
             self.members,
             self.beats,
             self.types,
-            self.phase
+            self.life
         )?;
         for kind in &self.kinds {
             kind.region.write_state(out)?;
             kind.coordinator.write_state(out)?;
             write!(out, "{:?}{}{}", kind.stuck, kind.starts, kind.stopped)?;
         }
-        // A leave looks whether it changed.
-        if self.phase.is_member() && !self.phase.is_running() {
-            write!(out, "{}", self.arrived)?;
+        // A leave looks whether they changed.
+        if self.life.is_member() && !self.life.is_running() {
+            write!(out, "{:?}", self.counts())?;
         }
         Ok(())
     }
@@ -86,7 +88,7 @@ where
     /// Messages that a process keeps.
     pub(in crate::sim) fn kept(&self) -> u32 {
         let buffered = self.kinds.iter().map(|kind| kind.region.buffered());
-        let stuck = self.kinds.iter().filter(|kind| kind.stuck.is_some());
-        buffered.sum::<u32>() + stuck.count() as u32
+        let stuck = self.kinds.iter().map(|kind| kind.stuck.len());
+        buffered.sum::<u32>() + stuck.sum::<usize>() as u32
     }
 }

@@ -1,6 +1,6 @@
 //! Data: messages that callers send, that come in, go on, come back or are taken back, and what flushes their paths.
 
-use super::{Body, DataFrame, Machine, Note, Sink};
+use super::{Body, DataFrame, Machine, Note, Outlet, Sink};
 use crate::region::{Arrival, Origin, RejectReason, ReturnError, Route};
 use crate::sim::{Deed, Message, Store};
 use crate::wire::ReturnReason;
@@ -16,7 +16,7 @@ impl<St: Store> Machine<St> {
         sink: &mut impl Sink,
     ) {
         let now = self.enter(now, sink);
-        self.arrived += 1;
+        let me = self.me.node;
         let DataFrame {
             ty,
             shard,
@@ -33,7 +33,10 @@ impl<St: Store> Machine<St> {
                     .handle_envelope(now, from, shard, epoch, message);
                 let (reason, message) = match arrival {
                     Arrival::Deliver(message) => {
-                        return sink.deliver(ty, shard, epoch, Origin::Remote(from), message);
+                        let origin = Origin::Remote(from);
+                        return kind
+                            .outlet(now, me, sink)
+                            .deliver(ty, shard, epoch, origin, message);
                     }
                     Arrival::Queued => {
                         kind.dirty = true;
@@ -46,10 +49,7 @@ impl<St: Store> Machine<St> {
                     body: Body::Return(reason, message),
                     ..frame
                 };
-                if sink.data(from, back).is_err() {
-                    let origin = Origin::Remote(from);
-                    sink.reject(ty, shard, origin, RejectReason::OriginEnded, message);
-                }
+                kind.outlet(now, me, sink).send_back((from, back));
             }
             Body::Return(reason, message) => {
                 kind.dirty = true;
@@ -91,13 +91,15 @@ impl<St: Store> Machine<St> {
         sink: &mut impl Sink,
     ) {
         let now = self.enter(now, sink);
-        let taken = self.phase.takes_messages();
+        let (me, taken) = (self.me.node, self.life.takes_messages());
         let Some(kind) = self.kinds.get_mut(usize::from(ty)).filter(|_| taken) else {
             return sink.reject(ty, shard, Origin::Local, RejectReason::Stopped, message);
         };
         match kind.region.route(now, shard, message) {
             Ok(Route::Local { epoch, payload }) => {
-                sink.deliver(ty, shard, epoch, Origin::Local, payload);
+                let origin = Origin::Local;
+                kind.outlet(now, me, sink)
+                    .deliver(ty, shard, epoch, origin, payload);
             }
             Ok(Route::Remote { to, epoch, payload }) => {
                 let frame = DataFrame {
@@ -106,9 +108,12 @@ impl<St: Store> Machine<St> {
                     epoch,
                     body: Body::Envelope(payload),
                 };
-                if sink.data(to, frame).is_err() {
-                    let reason = RejectReason::BufferFull;
-                    sink.reject(ty, shard, Origin::Local, reason, payload);
+                match sink.data(to, frame) {
+                    Ok(()) => kind.sent += 1,
+                    Err(_) => {
+                        let reason = RejectReason::BufferFull;
+                        sink.reject(ty, shard, Origin::Local, reason, payload);
+                    }
                 }
             }
             Ok(Route::Queued) => kind.dirty = true,
@@ -148,9 +153,10 @@ impl<St: Store> Machine<St> {
         sink: &mut impl Sink,
     ) {
         let now = self.enter(now, sink);
+        let me = self.me.node;
         for kind in &mut self.kinds {
-            kind.region.handle_congestion(now, node, congested);
-            kind.dirty = true;
+            kind.outlet(now, me, sink)
+                .handle_congestion(node, congested);
         }
     }
 
@@ -177,21 +183,8 @@ impl<St: Store> Machine<St> {
                 .give_back(now, shard, epoch, origin, message)
                 .is_err()
             {
-                // Its caller is told where it is.
-                let body = Body::Return(ReturnReason::Full, message);
-                let back = DataFrame {
-                    ty,
-                    shard,
-                    epoch,
-                    body,
-                };
-                let told = match origin {
-                    Origin::Local => false,
-                    Origin::Remote(node) => sink.data(node, back).is_ok(),
-                };
-                if !told {
-                    sink.reject(ty, shard, origin, RejectReason::BufferFull, message);
-                }
+                kind.outlet(now, self.me.node, sink)
+                    .refuse(ty, shard, epoch, origin, message);
             }
         }
     }

@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 
-use super::{Machine, Phase, Sink};
-use crate::leadership::Ownership;
+use super::{Machine, Sink};
 use crate::membership::{Member, MemberChange, MemberState, RemovalCause};
+use crate::node::departure::Phase;
 use crate::sim::Store;
 use crate::{Incarnation, Instant, NodeId};
 
@@ -91,7 +91,7 @@ impl<St: Store> Machine<St> {
                     self.set_state(member.node, member.state);
                 }
             }
-            MemberChange::Member(member) => self.set_member(member, sink),
+            MemberChange::Member(member) => self.set_member(member),
             MemberChange::Removed {
                 node, incarnation, ..
             } if node == self.me.node => {
@@ -103,7 +103,7 @@ impl<St: Store> Machine<St> {
                 node,
                 incarnation,
                 cause,
-            } => self.remove_member(node, incarnation, cause, sink),
+            } => self.remove_member(node, incarnation, cause),
         }
     }
 
@@ -120,7 +120,7 @@ impl<St: Store> Machine<St> {
             || self.life_of(node).is_some_and(|life| life > incarnation)
     }
 
-    fn set_member(&mut self, member: Member, sink: &mut impl Sink) {
+    fn set_member(&mut self, member: Member) {
         let node = member.node;
         if self.members.has_ended(node, member.incarnation) {
             return;
@@ -128,12 +128,12 @@ impl<St: Store> Machine<St> {
         match self.life_of(node) {
             Some(known) if known > member.incarnation => return,
             Some(known) if known < member.incarnation => {
-                self.remove_member(node, known, RemovalCause::Replaced, sink);
+                self.remove_member(node, known, RemovalCause::Replaced);
             }
             _ => {}
         }
         // Whose own life is over meets nobody any more, but what others left behind is not their successors'.
-        if !self.phase.is_member() {
+        if !self.life.is_member() {
             return;
         }
         if self.members.has(node) {
@@ -174,17 +174,8 @@ impl<St: Store> Machine<St> {
         }
     }
 
-    fn remove_member(
-        &mut self,
-        node: NodeId,
-        incarnation: Incarnation,
-        cause: RemovalCause,
-        sink: &mut impl Sink,
-    ) {
+    fn remove_member(&mut self, node: NodeId, incarnation: Incarnation, cause: RemovalCause) {
         if let Some(member) = self.members.remove(node, incarnation) {
-            for kind in &mut self.kinds {
-                kind.unstick(self.now, node, sink);
-            }
             self.tell(MemberChange::Removed {
                 node,
                 incarnation: member.incarnation,
@@ -208,34 +199,17 @@ impl<St: Store> Machine<St> {
 
     /// This life is over: everything stops.
     fn be_removed(&mut self, sink: &mut impl Sink) {
-        if !self.phase.is_member() {
+        if !self.life.is_member() {
             return;
         }
-        self.phase = Phase::Removing;
+        self.life = Phase::Removing(RemovalCause::Down);
         self.stop_types();
         // Nothing waits for a link any more: a process whose life is over has none.
-        for kind in &mut self.kinds {
-            kind.unstick_all(self.now, sink);
-        }
+        self.drop_all_stuck(sink);
         self.tell(MemberChange::Removed {
             node: self.me.node,
             incarnation: self.me.incarnation,
             cause: RemovalCause::Down,
         });
-    }
-
-    /// Whether anybody is there who could lead, and take shards over.
-    pub(super) fn has_successor(&self) -> bool {
-        let me = self.me.node;
-        let members = || self.members.iter();
-        let stays = |member: &Member| member.node != me && member.state != MemberState::Leaving;
-        if self.config.ownership != Ownership::Lease {
-            return members().any(|member| stays(&member));
-        }
-        // Those that leave still vote.
-        let voters = self.leadership.config().voters();
-        let vote = members().filter(|member| voters.contains(member.node));
-        members().any(|member| stays(&member) && voters.contains(member.node))
-            && vote.count() >= voters.quorum()
     }
 }

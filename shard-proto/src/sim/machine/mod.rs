@@ -4,6 +4,7 @@ mod copy;
 mod data;
 mod leave;
 mod members;
+mod outlet;
 mod poll;
 mod sink;
 mod types;
@@ -13,7 +14,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-pub use leave::{Leaving, Phase};
+pub use leave::Phase;
 use members::Members;
 pub use sink::{Body, DataFrame, Note, Sink, Unsent};
 
@@ -23,6 +24,8 @@ use super::{Message, Store, Strategy, WorldConfig};
 use crate::coordinator::Coordinator;
 use crate::leadership::Leadership;
 use crate::membership::{Member, MemberState, Roles};
+use crate::node::departure;
+use crate::node::stuck::{Outlet, Stuck, most_waiting};
 use crate::region::Region;
 use crate::wire::Control;
 use crate::wire::control::{RegisterRefusal, RegisterRefused};
@@ -40,7 +43,11 @@ pub(super) struct Kind<St: Store> {
     region: Region<Message, St::Region>,
     coordinator: Coordinator<Moving, St::Coordinator>,
     /// Data that its link had no room for.
-    stuck: Option<(NodeId, DataFrame)>,
+    stuck: Stuck<(NodeId, DataFrame)>,
+    most_waiting: usize,
+    /// Messages that were sent to others, and messages of others that were delivered or sent back.
+    sent: u64,
+    arrived: u64,
     dirty: bool,
 }
 
@@ -68,9 +75,7 @@ pub struct Machine<St: Store> {
     beats: Vec<(NodeId, Instant)>,
     /// The sum of the types that the lease waits for, as leadership knows it.
     types: Option<u32>,
-    phase: Phase,
-    /// Data that came in, for a leave to see that nothing does any more.
-    arrived: u64,
+    life: departure::Phase,
 }
 
 impl<St: Store> core::fmt::Debug for Machine<St> {
@@ -80,7 +85,7 @@ impl<St: Store> core::fmt::Debug for Machine<St> {
             .field("leader", &self.leader)
             .field("lease", &self.lease)
             .field("reign", &self.reign)
-            .field("phase", &self.phase)
+            .field("life", &self.life)
             .finish_non_exhaustive()
     }
 }
@@ -117,8 +122,7 @@ impl<St: Store> Machine<St> {
             kinds: Vec::with_capacity(usize::from(config.types)),
             beats: Vec::with_capacity(usize::from(config.nodes)),
             types: None,
-            phase: Phase::Running,
-            arrived: 0,
+            life: departure::Phase::Running,
         };
         for ty in 0..config.types {
             let region = machine.new_region(now, ty, 0, seed)?;
@@ -132,7 +136,10 @@ impl<St: Store> Machine<St> {
                 region,
                 coordinator: Coordinator::new(now, settings, Moving::new(strategy()), storage)
                     .ok()?,
-                stuck: None,
+                stuck: Stuck::new(),
+                most_waiting: most_waiting(config.buffer, config.window),
+                sent: 0,
+                arrived: 0,
                 dirty: true,
             });
         }
@@ -193,7 +200,7 @@ impl<St: Store> Machine<St> {
     /// When [`Machine::handle_timeout`] is to be called.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let mut at = earliest(self.leadership.poll_timeout(), self.phase.poll_timeout());
+        let mut at = earliest(self.leadership.poll_timeout(), self.life.poll_timeout());
         for kind in &self.kinds {
             at = earliest(at, kind.region.poll_timeout());
             at = earliest(at, kind.coordinator.poll_timeout());
@@ -342,7 +349,7 @@ impl<St: Store> Machine<St> {
     /// Where it is in its life.
     #[must_use]
     pub fn phase(&self) -> Phase {
-        self.phase
+        self.life.into()
     }
 
     /// Leadership.

@@ -1,10 +1,10 @@
 //! What the parts of a process tell each other, and the world.
 
 use super::watch::{Watched, watch_coordinator, watch_region};
-use super::{Body, DataFrame, Kind, Machine, Note, Sink, Stage, Unsent};
+use super::{Body, DataFrame, Kind, Machine, Note, Outlet, Sink, Stage};
 use crate::coordinator::CoordinatorCommand;
 use crate::leadership::LeadershipCommand;
-use crate::region::{Command, Origin, RejectReason, ReturnError};
+use crate::region::Command;
 use crate::sim::{Deed, Store};
 use crate::wire::Control;
 use crate::{EntityTypeId, Instant, NodeId, Term};
@@ -237,9 +237,6 @@ impl<St: Store> Kind<St> {
         ty: u8,
         sink: &mut impl Sink,
     ) -> Said {
-        if let Some((to, frame)) = self.stuck.take() {
-            return self.put_or_wait(now, me, to, frame, sink);
-        }
         let Some(command) = self.region.poll_command() else {
             return Said::Nothing;
         };
@@ -289,7 +286,8 @@ impl<St: Store> Kind<St> {
                 origin,
                 payload,
             } => {
-                sink.deliver(ty, shard, epoch, origin, payload);
+                self.outlet(now, me, sink)
+                    .deliver(ty, shard, epoch, origin, payload);
                 return Said::Something;
             }
             Command::Reject {
@@ -327,109 +325,8 @@ impl<St: Store> Kind<St> {
             }
             Command::HomeChanged { .. } => return Said::Something,
         };
-        self.put_or_wait(now, me, to, frame, sink)
-    }
-
-    fn put_or_wait(
-        &mut self,
-        now: Instant,
-        me: NodeId,
-        to: NodeId,
-        frame: DataFrame,
-        sink: &mut impl Sink,
-    ) -> Said {
-        if self.put(now, me, to, frame, sink) {
-            Said::Something
-        } else {
-            Said::Nothing
-        }
-    }
-
-    /// Sends data. `false`: it has to wait.
-    fn put(
-        &mut self,
-        now: Instant,
-        me: NodeId,
-        to: NodeId,
-        frame: DataFrame,
-        sink: &mut impl Sink,
-    ) -> bool {
-        if to == me {
-            self.loop_back(now, me, frame, sink);
-            return true;
-        }
-        match (sink.data(to, frame), frame.body) {
-            // A marker is repeated, and must not keep what goes to others from leaving.
-            (Ok(()), _) | (Err(Unsent::Full), Body::Flush(_)) => {}
-            (Err(Unsent::Full), _) => {
-                self.stuck = Some((to, frame));
-                return false;
-            }
-            (Err(Unsent::NoPeer), Body::Envelope(message)) => {
-                let reason = RejectReason::PathGivenUp;
-                sink.reject(frame.ty, frame.shard, Origin::Local, reason, message);
-            }
-            (Err(Unsent::NoPeer), Body::Return(_, message)) => {
-                let (origin, reason) = (Origin::Remote(to), RejectReason::OriginEnded);
-                sink.reject(frame.ty, frame.shard, origin, reason, message);
-            }
-            (Err(Unsent::NoPeer), _) => {}
-        }
-        true
-    }
-
-    pub(super) fn unstick_all(&mut self, now: Instant, sink: &mut impl Sink) {
-        if let Some((to, _)) = self.stuck {
-            self.unstick(now, to, sink);
-        }
-    }
-
-    /// What had to wait for room on the link to a life that has ended is not its successor's.
-    pub(super) fn unstick(&mut self, now: Instant, node: NodeId, sink: &mut impl Sink) {
-        let Some((_, frame)) = self.stuck.take_if(|(to, _)| *to == node) else {
-            return;
-        };
-        self.dirty = true;
-        let DataFrame {
-            ty, shard, epoch, ..
-        } = frame;
-        match frame.body {
-            Body::Envelope(message) => {
-                let taken = self.region.take_back(now, node, shard, epoch, message);
-                let reason = match taken {
-                    Ok(()) => return,
-                    Err(ReturnError::Full(_)) => RejectReason::BufferFull,
-                    Err(ReturnError::Stopped(_)) => RejectReason::Stopped,
-                    Err(_) => RejectReason::PathGivenUp,
-                };
-                sink.reject(ty, shard, Origin::Local, reason, message);
-            }
-            Body::Return(_, message) => {
-                let origin = Origin::Remote(node);
-                sink.reject(ty, shard, origin, RejectReason::OriginEnded, message);
-            }
-            Body::Flush(_) | Body::Flushed(_) => {}
-        }
-    }
-
-    /// What a region sends to its own process. Its own messages never take this way: a region delivers them.
-    fn loop_back(&mut self, now: Instant, me: NodeId, frame: DataFrame, sink: &mut impl Sink) {
-        let DataFrame {
-            ty,
-            shard,
-            epoch,
-            body,
-        } = frame;
-        match body {
-            Body::Envelope(message) | Body::Return(_, message) => {
-                let reason = RejectReason::PathGivenUp;
-                sink.reject(ty, shard, Origin::Local, reason, message);
-            }
-            Body::Flush(token) => self.region.handle_flush(now, me, shard, epoch, token),
-            Body::Flushed(token) => {
-                self.region.handle_flushed(now, me, shard, token);
-            }
-        }
+        self.outlet(now, me, sink).write_or_wait((to, frame));
+        Said::Something
     }
 }
 

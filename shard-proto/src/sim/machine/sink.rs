@@ -96,8 +96,15 @@ pub trait Sink {
     fn lease(&mut self, until: Option<Instant>);
     /// Stop a shard.
     fn stop(&mut self, ty: u8, shard: ShardId, epoch: Epoch, abort_at: Instant);
-    /// A message for an entity that runs here.
-    fn deliver(&mut self, ty: u8, shard: ShardId, epoch: Epoch, origin: Origin, message: Message);
+    /// A message for an entity that runs here. `false`: its mailbox is full, and its caller is to hear of it.
+    fn deliver(
+        &mut self,
+        ty: u8,
+        shard: ShardId,
+        epoch: Epoch,
+        origin: Origin,
+        message: Message,
+    ) -> bool;
     /// A message that will not be delivered.
     fn reject(
         &mut self,
@@ -113,10 +120,17 @@ pub trait Sink {
     fn has_filled(&self) -> bool {
         false
     }
+    /// Whether the process was told that the link to a node is full, and not yet that it has room again.
+    fn is_congested(&self, node: NodeId) -> bool {
+        let _ = node;
+        false
+    }
     /// Something in which a rule may be broken. Nobody need look.
     fn deed(&mut self, deed: Deed) {
         let _ = deed;
     }
     /// Whether everything that this process sent was received.
     fn is_flushed(&self) -> bool;
+    /// Whether anybody is linked, from whom something may come.
+    fn is_linked(&self) -> bool;
 }

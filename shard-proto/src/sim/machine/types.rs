@@ -78,7 +78,7 @@ impl<St: Store> Machine<St> {
         let Some(kind) = self.kinds.get(usize::from(ty)) else {
             return false;
         };
-        if !kind.stopped || !kind.region.is_settled() || !self.phase.is_running() {
+        if !kind.stopped || !kind.region.is_settled() || !self.life.is_running() {
             return false;
         }
         let starts = kind.starts + 1;
@@ -87,6 +87,9 @@ impl<St: Store> Machine<St> {
         };
         for member in self.members.iter() {
             let _ = region.handle_member(now, MemberChange::Member(member));
+            if sink.is_congested(member.node) {
+                region.handle_congestion(now, member.node, true);
+            }
         }
         region.handle_last_beat(self.leadership.last_beat());
         region.handle_lease(now, self.lease);

@@ -80,8 +80,16 @@ impl Sink for Surroundings<'_> {
         hosted.abort_at = abort_at;
     }
 
-    fn deliver(&mut self, _: u8, shard: ShardId, epoch: Epoch, _: Origin, message: Message) {
+    fn deliver(
+        &mut self,
+        _: u8,
+        shard: ShardId,
+        epoch: Epoch,
+        _: Origin,
+        message: Message,
+    ) -> bool {
         self.state.delivered(self.host, shard.0, epoch, message);
+        true
     }
 
     fn reject(
@@ -105,6 +113,11 @@ impl Sink for Surroundings<'_> {
     fn is_flushed(&self) -> bool {
         let count = self.state.hosts.len();
         (0..count).all(|to| self.state.link(self.host, to).data.is_empty())
+    }
+
+    fn is_linked(&self) -> bool {
+        let knows = &self.state.hosts[self.host].knows;
+        knows.iter().any(|life| *life != NOBODY)
     }
 }
 

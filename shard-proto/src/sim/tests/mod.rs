@@ -4,6 +4,7 @@
 
 mod checker;
 mod failover;
+mod leaves;
 mod members;
 mod moves;
 mod outages;

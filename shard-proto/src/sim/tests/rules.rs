@@ -2,7 +2,7 @@
 
 use super::checker::{checker, epoch, name};
 use crate::sim::{Checker, Deed};
-use crate::{Incarnation, Leader, NodeId, Session, Term};
+use crate::{Incarnation, Leader, NodeId, Session, Term, Token};
 
 const S: u64 = 1_000_000;
 
@@ -123,7 +123,7 @@ fn no_claim_is_believed_late() {
 fn a_path_is_not_used_again() {
     let mut checker = checker();
     checker.forwarded(0, 2, 1, epoch(5, 1)).unwrap();
-    checker.marked(0, 2, 1, epoch(5, 1));
+    checker.marked(0, 2, 1, epoch(5, 1), Token(7));
     let again = checker.forwarded(0, 2, 1, epoch(5, 1));
     assert_eq!(name(again), "path again");
     // Other paths, and this one when its marker is back.
