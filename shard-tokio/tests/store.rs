@@ -8,6 +8,10 @@ mod suite;
 #[path = "store/sqlite.rs"]
 mod sqlite;
 
+#[cfg(feature = "sqlite")]
+#[path = "store/processes.rs"]
+mod processes;
+
 use shard_tokio::store::{MAX_WRITE, MemoryStore};
 use suite::{Backend, suite};
 
