@@ -147,7 +147,7 @@
 //!
 //! | feature | adds |
 //! |---|---|
-//! | `alloc` | `node`, tables on the heap, encoding into growing buffers |
+//! | `alloc` | `node`, `entity`, tables on the heap, encoding into growing buffers |
 //! | `std` | `alloc`; nothing else of its own |
 //! | `swim` | membership by SWIM inside `node` |
 //! | `sim` | `sim`: a cluster in virtual time, with faults, that checks what is promised; for tests |
@@ -159,6 +159,8 @@ extern crate std;
 
 pub mod allocation;
 pub mod coordinator;
+#[cfg(feature = "alloc")]
+pub mod entity;
 #[cfg(feature = "_fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
