@@ -17,7 +17,7 @@ use shard_proto::{
     table::CoordinatorHeap,
     wire::{
         Claims, Control,
-        control::{GetShardHome, Register},
+        control::{GetShardHome, Register, Size},
     },
 };
 
@@ -53,6 +53,7 @@ fn join(coordinator: &mut Coord, node: u64) {
         proxy: false,
         last_beat_age: 0,
         storage_id: 0,
+        size: Size::default(),
         claims: Claims::EMPTY,
     };
     let register = Control::Register(register);

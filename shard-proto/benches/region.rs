@@ -16,7 +16,7 @@ use shard_proto::membership::{Member, MemberChange, MemberState, Roles};
 use shard_proto::region::{Command, Region, RegionConfig};
 use shard_proto::table::HeapStorage;
 use shard_proto::wire::Control;
-use shard_proto::wire::control::{HandOff, Previous, RegisterAck, ShardHome};
+use shard_proto::wire::control::{HandOff, Previous, RegisterAck, ShardHome, Size};
 use shard_proto::{Epoch, Incarnation, Instant, Leader, NodeId, Session, ShardId, Term};
 
 const SHARDS: u32 = 100_000;
@@ -69,6 +69,7 @@ fn region(place: impl Fn(u32) -> NodeId) -> (Region<Payload, HeapStorage<Payload
     region.handle_leader(now, Some(leader));
     let ack = Control::RegisterAck(RegisterAck {
         session: session(ME),
+        size: Size::default(),
     });
     region
         .handle_control(now, ME, TERM, &ack)

@@ -16,7 +16,7 @@ use shard_proto::{
     hash::{ShardHash, entity_shard},
     wire::{
         Claim, ClaimsBuilder, Control, Data, DataHead, Decoded, Envelope, Frame,
-        control::{Previous, Register, ShardHome},
+        control::{Previous, Register, ShardHome, Size},
     },
 };
 
@@ -108,6 +108,7 @@ fn decode(c: &mut Criterion) {
         proxy: false,
         last_beat_age: 1,
         storage_id: 0,
+        size: Size::default(),
         claims: claims.finish(),
     });
     let len = register.encode(CART, Term(1), 1, &mut out).unwrap();

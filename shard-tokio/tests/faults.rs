@@ -16,7 +16,7 @@ use common::{
 use shard_tokio::proto::hash::entity_type_id;
 use shard_tokio::proto::wire::Control;
 use shard_tokio::proto::wire::control::{
-    HandOff, Previous, RegisterAck, RememberedEntities, ShardHome, ShardMapUpdate,
+    HandOff, Previous, RegisterAck, RememberedEntities, ShardHome, ShardMapUpdate, Size,
 };
 use shard_tokio::proto::wire::list::{EntityIdsBuilder, HomeEntry, HomesBuilder};
 use shard_tokio::proto::{Epoch, Session, Term};
@@ -263,7 +263,10 @@ fn forgeries(shards: u32, term: Term, me: NodeId) -> (BytesMut, u64) {
     let mut ghosts = EntityIdsBuilder::new(&mut scratch);
     ghosts.push(b"ghost").unwrap();
     let ids = ghosts.finish();
-    say(Control::RegisterAck(RegisterAck { session }));
+    say(Control::RegisterAck(RegisterAck {
+        session,
+        size: Size::default(),
+    }));
     for shard in (0..shards).map(ShardId) {
         // The rounds that may be in use.
         for round in 1..4 * shards {

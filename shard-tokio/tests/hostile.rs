@@ -15,7 +15,7 @@ use shard_tokio::proto::hash::{entity_type_id, node_id};
 use shard_tokio::proto::wire::control::{
     Ack, Deregister, EntityNote, GetShardHome, HandOff, HandOffComplete, LeaderBeat, NodeBeat,
     Previous, Refusal, Register, RegisterAck, RegisterRefusal, RegisterRefused, RememberedEntities,
-    ShardEpoch, ShardHome, ShardMapUpdate, Stats, StatsQuery, TermRefused, Welcome,
+    ShardEpoch, ShardHome, ShardMapUpdate, Size, Stats, StatsQuery, TermRefused, Welcome,
 };
 use shard_tokio::proto::wire::header::{Flags, Kind};
 use shard_tokio::proto::wire::list::{
@@ -143,7 +143,10 @@ fn flood(wire: &mut Wire, terms: &[Term], shards: u32, me: u64) -> u64 {
                         more: true,
                         ids,
                     }),
-                    Control::RegisterAck(RegisterAck { session }),
+                    Control::RegisterAck(RegisterAck {
+                        session,
+                        size: Size::default(),
+                    }),
                     Control::RegisterRefused(RegisterRefused {
                         session,
                         reason: RegisterRefusal::UnknownType,
@@ -202,6 +205,7 @@ fn flood(wire: &mut Wire, terms: &[Term], shards: u32, me: u64) -> u64 {
                         proxy: false,
                         last_beat_age: u64::MAX,
                         storage_id: u64::MAX,
+                        size: Size::default(),
                         claims,
                     }),
                     Control::Register(Register {
@@ -215,6 +219,7 @@ fn flood(wire: &mut Wire, terms: &[Term], shards: u32, me: u64) -> u64 {
                         proxy: true,
                         last_beat_age: 0,
                         storage_id: 0,
+                        size: Size::default(),
                         claims,
                     }),
                     Control::Register(Register {
@@ -228,6 +233,7 @@ fn flood(wire: &mut Wire, terms: &[Term], shards: u32, me: u64) -> u64 {
                         proxy: false,
                         last_beat_age: 0,
                         storage_id: 0,
+                        size: Size::default(),
                         claims,
                     }),
                 ];

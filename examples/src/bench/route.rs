@@ -62,7 +62,10 @@ fn region() -> Option<Region<u64, HeapStorage<u64>>> {
     let (node, term) = (NodeId(2), Term(1));
     region.handle_leader(now, Some(Leader { node, term }));
     region.handle_lease(now, Some(Instant::FAR_FUTURE));
-    let registered = Control::RegisterAck(RegisterAck { session });
+    let registered = Control::RegisterAck(RegisterAck {
+        session,
+        size: Default::default(),
+    });
     region.handle_control(now, node, term, &registered).ok()?;
     for shard in (0..SHARDS).map(ShardId) {
         region.route(now, shard, 0).ok()?;

@@ -71,6 +71,7 @@ impl Ledger<'_> {
             return false;
         };
         if slot.phase() != Phase::Unallocated
+            || shard >= self.book.used(self.config)
             || !self.book.acts()
             || (self.book.phase != CoordPhase::Open && !slot.has(flag::FREED))
         {
@@ -137,7 +138,7 @@ impl Ledger<'_> {
     }
 
     /// The epoch of the next allocation; `None`, and a command says so, when the term has no more.
-    fn next_epoch(&mut self) -> Option<Epoch> {
+    pub(super) fn next_epoch(&mut self) -> Option<Epoch> {
         if self.book.round >= Epoch::MAX_ROUND {
             self.book.say_exhausted = true;
             return None;

@@ -143,9 +143,9 @@ impl CoordinatorConfig {
         self
     }
 
-    /// Which shards have homes without being asked for. Default [`KeepShards::Asked`]: none. Those that are kept are
-    /// allocated as soon as the barrier is open and a node may host them, so that each costs a grant at every start of a
-    /// cluster, and its host whatever a served shard costs there.
+    /// Which shards have homes without being asked for. Default [`KeepShards::Asked`]: none. The same on every
+    /// node. Those that are kept are allocated as soon as the barrier is open and a node may host them, so that each costs
+    /// a grant at every start of a cluster, and its host whatever a served shard costs there.
     #[must_use]
     pub const fn with_keep(mut self, keep: KeepShards) -> Self {
         self.keep = keep;

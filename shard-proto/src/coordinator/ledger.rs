@@ -8,7 +8,7 @@ use super::{
     },
     stats::count,
 };
-use crate::{Epoch, Instant, Term, allocation::Candidate, table::list::List};
+use crate::{Epoch, Instant, Term, allocation::Candidate, table::list::List, wire::control::Size};
 
 /// What a coordinator knows beside its tables.
 #[derive(Clone, Debug)]
@@ -51,7 +51,9 @@ pub(super) struct Book {
     /// When to try the wanted shards again, and how many are left of the pass that has begun.
     pub(super) wanted_at: Option<Instant>,
     pub(super) wanted_left: u32,
-    /// The next kept shard to look at.
+    /// How many shards are used, if that was decided and not configured.
+    pub(super) size: Size,
+    /// The next shard to look at, whether it has to have a home, or none.
     pub(super) keep_next: u32,
     pub(super) rebalance_at: Option<Instant>,
     /// Changes before this time wait for it.
@@ -94,6 +96,7 @@ impl Book {
             leaving: List::new(),
             wanted_at: None,
             wanted_left: 0,
+            size: Size::default(),
             keep_next: 0,
             rebalance_at: None,
             announce_at: Instant::ZERO,
@@ -341,9 +344,10 @@ impl Ledger<'_> {
 
     /// Puts an unallocated shard in the list of wanted ones, to be tried again after one interval.
     pub(super) fn want(&mut self, shard: u32) {
-        if self
-            .shard(shard)
-            .is_some_and(|slot| slot.phase() == Phase::Unallocated)
+        if shard < self.book.used(self.config)
+            && self
+                .shard(shard)
+                .is_some_and(|slot| slot.phase() == Phase::Unallocated)
         {
             self.book.wanted.push_back(self.shards, shard);
             if self.book.wanted_at.is_none() {

@@ -328,6 +328,12 @@ impl<A: AllocationStrategy, S: CoordinatorStorage> Coordinator<A, S> {
         (self.book.phase != CoordPhase::Idle).then_some(self.book.term)
     }
 
+    /// How many shards are used: the shard count, unless the type is [`KeepShards::First`](super::KeepShards::First).
+    #[must_use]
+    pub const fn used_shards(&self) -> u32 {
+        self.book.used(&self.config)
+    }
+
     /// How many shards are being handed off.
     #[must_use]
     pub const fn moves_in_flight(&self) -> u32 {
@@ -424,6 +430,7 @@ impl Ledger<'_> {
             }
             Control::ShardStarted(what) => self.shard_started(from, *what),
             Control::HandOffComplete(what) => self.hand_off_complete(from, *what, strategy),
+            Control::Resize(what) => self.resize(from, *what),
             Control::EntityStarted(note) | Control::EntityStopped(note) => {
                 self.entity_note(from, note)
             }
@@ -431,7 +438,9 @@ impl Ledger<'_> {
         }
     }
 
-    /// Entities are not remembered yet; who may say so is checked already.
+    /// Has no effect. Who lives is written by the owner of a shard to a store that every node can read, under the
+    /// shard's epoch, and refused by it under a lower one: nobody else can, and no leader has to keep it. The frames stay
+    /// reserved for stores that a coordinator keeps.
     fn entity_note(&self, from: u16, note: &EntityNote<'_>) -> Result<(), ControlError> {
         match self.live_owner(note.shard.0) {
             Some((owner, epoch, _)) if owner == from && epoch == note.epoch => Ok(()),

@@ -243,6 +243,7 @@ impl Ledger<'_> {
             return;
         };
         node.say_ack = false;
+        node.say_size = false;
         node.say_registered = None;
         node.map_next = NIL;
         let was = core::mem::replace(&mut node.registered, false);

@@ -59,6 +59,7 @@
 //!     proxy: false,
 //!     last_beat_age: 0,
 //!     storage_id: 0,
+//!     size: Size::default(),
 //!     claims: Claims::EMPTY,
 //! };
 //! coordinator.handle_control(now, node, Term(1), &Control::Register(register))?;

@@ -49,6 +49,7 @@ impl Ledger<'_> {
     }
 
     fn node_says(&mut self, index: u16) -> Option<CoordinatorCommand<'static>> {
+        let size = self.book.told_size(self.config);
         let slot = self.node_mut(index)?;
         let (node, session) = (slot.node, slot.session);
         if core::mem::take(&mut slot.say_end_sessions) {
@@ -75,8 +76,14 @@ impl Ledger<'_> {
         if core::mem::take(&mut slot.say_ack) {
             return Some(send(
                 node,
-                Control::RegisterAck(RegisterAck { session: session? }),
+                Control::RegisterAck(RegisterAck {
+                    session: session?,
+                    size,
+                }),
             ));
+        }
+        if core::mem::take(&mut slot.say_size) {
+            return Some(send(node, Control::Resized(size)));
         }
         None
     }

@@ -47,6 +47,7 @@ impl Ledger<'_> {
         if part.storage_id != 0 && self.is_other_storage(from, part.storage_id) && part.part == 0 {
             count(&mut self.book.stats.storage_mismatches);
         }
+        self.adopt_size(part.size);
         for claim in part.claims.iter() {
             self.claim(from, claim);
         }
@@ -94,6 +95,8 @@ impl Ledger<'_> {
         let mut claims = part.claims.iter();
         let fits = part.claims.validate(self.config.shard_count).is_ok()
             && (!part.proxy || part.claims.is_empty())
+            && part.size.version.term() <= self.book.term
+            && part.size.count <= self.config.shard_count
             && claims.all(|claim| claim.epoch.term() <= self.book.term);
         (!fits).then_some(RegisterRefusal::Claims)
     }
@@ -190,6 +193,10 @@ impl Ledger<'_> {
         }
         if first || was_proxy != part.proxy {
             self.candidates_changed();
+        }
+        if first && self.config.keep.is_sized() {
+            // It may have claimed what is not used any more.
+            self.keep_from_start();
         }
         self.say_node(from);
         let begins =

@@ -246,6 +246,7 @@ pub struct CoordNodeSlot {
     /// Next shard of the full map that goes to this node, or `NIL`.
     pub(super) map_next: u32,
     pub(super) say_ack: bool,
+    pub(super) say_size: bool,
     pub(super) say_registered: Option<u64>,
     pub(super) say_refused: Option<(Session, RegisterRefusal)>,
     pub(super) say_end_sessions: bool,
@@ -286,6 +287,7 @@ impl CoordNodeSlot {
         candidate: NOBODY,
         map_next: NIL,
         say_ack: false,
+        say_size: false,
         say_registered: None,
         say_refused: None,
         say_end_sessions: false,

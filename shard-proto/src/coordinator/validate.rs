@@ -11,7 +11,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     coordinator::{
-        CoordPhase, Coordinator,
+        CoordPhase, Coordinator, KeepShards,
         ledger::is_stale,
         slot::{NOBODY, Phase, flag},
     },
@@ -83,16 +83,14 @@ pub(crate) fn validate<A, S: CoordinatorStorage>(coordinator: &Coordinator<A, S>
         allocated += u32::from(live && phase == Phase::Allocated);
         moving += u32::from(live && phase == Phase::HandingOff);
         assert!(!wanted.contains(&shard) || phase == Phase::Unallocated);
-        let kept = book.phase == CoordPhase::Open
-            && shard
-                < coordinator
-                    .config
-                    .keep
-                    .count(shards.len() as u32)
-                    .min(book.keep_next);
+        let used = book.used(&coordinator.config);
+        let looked_at = shard < book.keep_next && book.phase == CoordPhase::Open;
+        let kept = looked_at && shard < used && coordinator.config.keep != KeepShards::Asked;
         if kept && phase == Phase::Unallocated {
             assert!(wanted.contains(&shard), "kept shard {shard} is forgotten");
         }
+        let unused = looked_at && shard >= used && live && phase == Phase::Allocated;
+        assert!(!unused, "shard {shard} is not used");
         assert!(!changed.contains(&shard) || phase == Phase::Allocated);
         assert!(!deadlines.contains(&shard) || phase == Phase::HandingOff);
         if slot.has(flag::SAY) {

@@ -12,7 +12,7 @@ use crate::coordinator::{
 use crate::membership::{Member, MemberChange, MemberState, RemovalCause, Roles};
 use crate::table::{CoordinatorArray, CoordinatorHeap};
 use crate::wire::control::{
-    Deregister, GetShardHome, HandOffComplete, Register, RegisterRefusal, ShardEpoch,
+    Deregister, GetShardHome, HandOffComplete, Register, RegisterRefusal, ShardEpoch, Size,
 };
 use crate::wire::{Claim, ClaimsBuilder, Control};
 use crate::{Epoch, Incarnation, Instant, NodeId, Session, ShardId, Term};
@@ -162,6 +162,7 @@ impl World {
             proxy: false,
             last_beat_age: 0,
             storage_id: 0,
+            size: Size::default(),
             claims: list.finish(),
         });
         let told = self.control(node, &register);

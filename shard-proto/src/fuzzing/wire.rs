@@ -12,8 +12,8 @@ use crate::membership::Roles;
 use crate::wire::control::{
     Ack, Deregister, EntityNote, GetShardHome, HandOff, HandOffComplete, Hello, KeepAlive,
     MAX_NAME_LEN, Previous, Refusal, Register, RegisterAck, RegisterRefusal, RegisterRefused,
-    RememberedEntities, ShardEpoch, ShardHome, ShardMapUpdate, Stats, StatsQuery, TermRefused,
-    Welcome,
+    RememberedEntities, Resize, ShardEpoch, ShardHome, ShardMapUpdate, Size, Stats, StatsQuery,
+    TermRefused, Welcome,
 };
 use crate::wire::data::DataHead;
 use crate::wire::{
@@ -188,6 +188,13 @@ fn epoch(feed: &mut Feed<'_>) -> Epoch {
     Epoch::from_bits(feed.number())
 }
 
+fn size(feed: &mut Feed<'_>) -> Size {
+    Size {
+        version: epoch(feed),
+        count: feed.number() as u32,
+    }
+}
+
 fn session(feed: &mut Feed<'_>) -> Session {
     Session {
         incarnation: Incarnation(feed.number()),
@@ -207,7 +214,7 @@ fn made(feed: &mut Feed<'_>, scratch: &mut [u8]) {
         round_trip(control, EntityTypeId(shard.0), Term(u64::from(shard.0)), 1);
         check_lists(control);
     };
-    match feed.below(20) {
+    match feed.below(22) {
         0 => {
             let (name, address) = (text(feed, MAX_NAME_LEN), text(feed, 512));
             check(&Control::Hello(Hello {
@@ -268,6 +275,7 @@ fn made(feed: &mut Feed<'_>, scratch: &mut [u8]) {
         7 => claims(feed, scratch, check),
         8 => check(&Control::RegisterAck(RegisterAck {
             session: session(feed),
+            size: size(feed),
         })),
         9 => {
             let (a, b) = (feed.number(), feed.number());
@@ -315,6 +323,11 @@ fn made(feed: &mut Feed<'_>, scratch: &mut [u8]) {
         })),
         16 => homes(feed, scratch, check),
         17 => ids(feed, scratch, check),
+        20 => check(&Control::Resize(Resize {
+            after: epoch(feed),
+            count: feed.number() as u32,
+        })),
+        21 => check(&Control::Resized(size(feed))),
         18 => check(&Control::EntityStopped(EntityNote {
             shard,
             epoch: epoch(feed),
@@ -389,6 +402,7 @@ fn claims(feed: &mut Feed<'_>, scratch: &mut [u8], check: impl Fn(&Control<'_>))
         proxy: feed.flag(),
         last_beat_age: feed.number(),
         storage_id: feed.number(),
+        size: size(feed),
         claims,
     }));
 }

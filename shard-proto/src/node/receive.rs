@@ -395,6 +395,7 @@ impl<B: Body> Node<B> {
             | Kind::GET_SHARD_HOME
             | Kind::SHARD_STARTED
             | Kind::HAND_OFF_COMPLETE
+            | Kind::RESIZE
             | Kind::ENTITY_STARTED
             | Kind::ENTITY_STOPPED
             | Kind::STATS => self.tell_coordinator(now, peer, from, header, &control),
@@ -403,6 +404,7 @@ impl<B: Body> Node<B> {
             | Kind::SHARD_HOME
             | Kind::HAND_OFF
             | Kind::SHARD_MAP_UPDATE
+            | Kind::RESIZED
             | Kind::REMEMBERED_ENTITIES
             | Kind::STATS_QUERY => self.tell_region(now, from, header, &control),
             _ => count(&mut self.stats.unexpected),

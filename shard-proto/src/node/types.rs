@@ -9,10 +9,10 @@ use super::{
     AddTypeError, Body, ConfigError, Message, Node, NodeConfig, Strategy, TypeConfig, TypeIndex,
     is_due,
 };
-use crate::coordinator::{ControlError, Coordinator, CoordinatorConfig};
+use crate::coordinator::{ControlError, Coordinator, CoordinatorConfig, KeepShards};
 use crate::leadership::Ownership;
 use crate::membership::MemberChange;
-use crate::region::{Region, RegionConfig};
+use crate::region::{Region, RegionConfig, ResizeError};
 use crate::table::{CoordinatorHeap, HeapStorage};
 use crate::wire::{Control, ReturnReason};
 use crate::{EntityTypeId, Epoch, Instant, NodeId, Session, ShardId, Term, Token, earliest, hash};
@@ -327,6 +327,10 @@ impl TypeConfig {
             .with_buffer_per_shard(self.buffer_per_shard)
             // A proxy opens no store.
             .with_storage_id(if self.proxy { 0 } else { self.storage_id })
+            .with_used(match self.keep {
+                KeepShards::First(count) => Some(count),
+                _ => None,
+            })
             .with_buffer(self.buffer)
             .with_return_window(node.window_frames)
             .with_lease(node.lease)
@@ -541,6 +545,29 @@ impl<B: Body> Node<B> {
                 kind.region.stop(now);
             }
         }
+    }
+
+    /// How many shards of a type are used, as far as this node has heard: all, but for [`KeepShards::First`].
+    pub fn used_shards(&self, ty: TypeIndex) -> Option<u32> {
+        self.types.get(ty).map(|kind| kind.region.used())
+    }
+
+    /// Asks the coordinator to use another number of a type's shards ([`Region::resize`]). `Ok(false)`: no such type.
+    ///
+    /// # Errors
+    /// [`ResizeError`]; the state is unchanged.
+    pub fn resize_type(
+        &mut self,
+        now: Instant,
+        ty: TypeIndex,
+        count: u32,
+    ) -> Result<bool, ResizeError> {
+        let now = self.advance(now);
+        let Some(kind) = self.types.touch(ty) else {
+            return Ok(false);
+        };
+        kind.region.resize(now, count)?;
+        Ok(true)
     }
 
     /// The index of a type that was added, by its name.

@@ -21,6 +21,7 @@ pub struct RegionConfig {
     pub(super) buffer_per_shard: u32,
     pub(super) return_window: u32,
     pub(super) storage_id: u64,
+    pub(super) used: Option<u32>,
     pub(super) seed: u64,
     #[cfg(test)]
     shards_per_part: u32,
@@ -49,6 +50,7 @@ impl RegionConfig {
             buffer_per_shard: 10_000,
             return_window: 16_384,
             storage_id: 0,
+            used: None,
             seed: 0,
             #[cfg(test)]
             shards_per_part: SHARDS_PER_PART,
@@ -155,6 +157,14 @@ impl RegionConfig {
     #[must_use]
     pub const fn with_storage_id(mut self, id: u64) -> Self {
         self.storage_id = id;
+        self
+    }
+
+    /// How many of the shards are used as long as nobody resized the type, which can then be done
+    /// ([`Region::resize`](super::Region::resize)). The same on every node. Default `None`: all, for ever.
+    #[must_use]
+    pub const fn with_used(mut self, count: Option<u32>) -> Self {
+        self.used = count;
         self
     }
 

@@ -51,7 +51,11 @@ impl Machine {
             });
         }
         match control {
-            Control::RegisterAck(ack) => self.acknowledged(*ack),
+            Control::RegisterAck(ack) => {
+                self.resized(ack.size, term)?;
+                self.acknowledged(*ack);
+            }
+            Control::Resized(size) => self.resized(*size, term)?,
             Control::RegisterRefused(refused) => self.refused(t, *refused),
             Control::ShardHome(home) => self.shard_home(t, term, home)?,
             Control::HandOff(hand_off) => self.hand_off(t, term, hand_off)?,

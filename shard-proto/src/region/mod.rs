@@ -35,6 +35,7 @@ mod path;
 mod poll;
 mod register;
 mod route;
+mod size;
 mod slot;
 mod stats;
 mod sweep;
@@ -48,6 +49,7 @@ use core::marker::PhantomData;
 pub use command::{Arrival, Command, Origin, RejectReason, Route};
 pub use config::{ConfigError, RegionConfig};
 pub use error::{ControlError, ReturnError, RouteError};
+pub use size::ResizeError;
 pub use slot::{BufferSlot, NodeSlot, ShardSlot};
 pub use stats::RegionStats;
 
@@ -424,6 +426,28 @@ impl<P, S: RegionStorage<P>> Region<P, S> {
     /// Paths that are being flushed.
     pub fn flushing(&self) -> u32 {
         self.machine.flushing
+    }
+
+    /// How many of the shards are used, the first ones, as far as this node has heard.
+    pub fn used(&self) -> u32 {
+        self.machine.used()
+    }
+
+    /// Asks the coordinator to use the first `count` shards, and goes on asking until it says that it does. It hands
+    /// shards off that are not used any more, and gives others homes. Of two nodes that ask at once, the later one wins.
+    /// The new number outlives the coordinator, as long as one region that has heard of it lives.
+    ///
+    /// # Errors
+    /// [`ResizeError`]; state is unchanged.
+    pub fn resize(&mut self, now: Instant, count: u32) -> Result<(), ResizeError> {
+        let t = &mut self.storage.tables();
+        self.machine.advance(t, now);
+        self.machine.resize(count)
+    }
+
+    /// Whether the coordinator has not yet taken what [`Region::resize`] asks for.
+    pub fn is_resizing(&self) -> bool {
+        self.machine.resize_due().is_some()
     }
 
     /// Whether the adopted leader's coordinator has confirmed the registration.

@@ -78,6 +78,9 @@ impl Machine {
                 return Some(command);
             }
         }
+        if let Some(command) = self.ask_resize() {
+            return Some(command);
+        }
         while let Some(answer) = self.answers.pop_front() {
             let complete = HandOffComplete {
                 shard: ShardId(answer.shard),

@@ -219,6 +219,7 @@ impl Machine {
             proxy: self.config.proxy,
             last_beat_age: micros(self.now.since(self.last_beat)),
             storage_id: self.config.storage_id,
+            size: self.sizing.known,
             claims: claims.finish(),
         }
     }

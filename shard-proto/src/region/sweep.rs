@@ -190,6 +190,7 @@ impl Machine {
         };
         let mut next = earliest(due(self.retry.front()), due(self.lapse.front()));
         next = earliest(next, self.registration.due());
+        next = earliest(next, self.resize_due());
         next = earliest(next, self.deregister_at);
         next = earliest(next, self.sweep.ask_due);
         if self.hosted > 0 && !self.lease_over && self.lease < Instant::FAR_FUTURE {

@@ -47,6 +47,8 @@ impl<'a> Control<'a> {
             Self::EntityStopped(_) => Kind::ENTITY_STOPPED,
             Self::StatsQuery(_) => Kind::STATS_QUERY,
             Self::Stats(_) => Kind::STATS,
+            Self::Resize(_) => Kind::RESIZE,
+            Self::Resized(_) => Kind::RESIZED,
         }
     }
 
@@ -86,6 +88,8 @@ impl<'a> Control<'a> {
             Kind::ENTITY_STOPPED => Self::EntityStopped(take(body)?),
             Kind::STATS_QUERY => Self::StatsQuery(take(body)?),
             Kind::STATS => Self::Stats(take(body)?),
+            Kind::RESIZE => Self::Resize(take(body)?),
+            Kind::RESIZED => Self::Resized(take(body)?),
             unknown => return Err(DecodeError::UnknownKind(unknown)),
         };
         if control.long_field().is_some() || !control.in_range() {
@@ -215,6 +219,8 @@ impl Serialize for Body<'_, '_> {
             }
             Control::StatsQuery(body) => body.serialize(serializer),
             Control::Stats(body) => body.serialize(serializer),
+            Control::Resize(body) => body.serialize(serializer),
+            Control::Resized(body) => body.serialize(serializer),
         }
     }
 }

@@ -66,16 +66,20 @@ pub enum Control<'a> {
     HandOffComplete(HandOffComplete),
     /// Coordinator to region: homes that changed.
     ShardMapUpdate(ShardMapUpdate<'a>),
-    /// Coordinator to region: entities that were alive when the shard last moved.
+    /// Coordinator to region: entities that were alive when the shard last moved. Reserved: checked, without effect.
     RememberedEntities(RememberedEntities<'a>),
-    /// Region to coordinator: an entity to remember.
+    /// Region to coordinator: an entity to remember. Reserved: a region writes to a store that is fenced by its epoch.
     EntityStarted(EntityNote<'a>),
-    /// Region to coordinator: an entity to forget.
+    /// Region to coordinator: an entity to forget. Reserved, too.
     EntityStopped(EntityNote<'a>),
     /// Coordinator to region: report your load.
     StatsQuery(StatsQuery),
     /// Region to coordinator: the answer.
     Stats(Stats),
+    /// Region to coordinator: use another number of the type's shards.
+    Resize(Resize),
+    /// Coordinator to region: how many are used.
+    Resized(Size),
 }
 
 /// See [`Control::Hello`].
@@ -240,6 +244,8 @@ pub struct Register<'a> {
     pub last_beat_age: u64,
     /// The store this region opened; 0 for none.
     pub storage_id: u64,
+    /// The newest size of the type that it knows.
+    pub size: Size,
     /// What it hosts. Check it with [`Claims::validate`] before use.
     #[serde(borrow)]
     pub claims: Claims<'a>,
@@ -250,6 +256,8 @@ pub struct Register<'a> {
 pub struct RegisterAck {
     /// The registered session.
     pub session: Session,
+    /// The newest size of the type that the coordinator knows.
+    pub size: Size,
 }
 
 /// See [`Control::RegisterRefused`].
@@ -427,4 +435,24 @@ pub struct Stats {
     pub buffered: u64,
     /// Messages delivered to entities since the region started.
     pub delivered: u64,
+}
+
+/// How many of its shards a type uses, the first ones, and which decision that was: the higher version holds, whoever
+/// says it. Means nothing for types that use all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Size {
+    /// An epoch of the reign that decided it; [`Epoch::NONE`]: nobody did, it is as configured.
+    pub version: Epoch,
+    /// How many.
+    pub count: u32,
+}
+
+/// See [`Control::Resize`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resize {
+    /// The version that the sender knows. Another one has come since: nothing changes, and the sender is told. So a late
+    /// or doubled frame undoes nothing.
+    pub after: Epoch,
+    /// How many shards to use.
+    pub count: u32,
 }

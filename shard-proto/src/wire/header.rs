@@ -87,6 +87,8 @@ kinds! {
     ENTITY_STOPPED = 44, "EntityStopped";
     STATS_QUERY = 45, "StatsQuery";
     STATS = 46, "Stats";
+    RESIZE = 47, "Resize";
+    RESIZED = 48, "Resized";
 
     ENVELOPE = 64, "Envelope";
     RETURN = 65, "Return";

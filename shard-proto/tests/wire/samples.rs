@@ -195,6 +195,10 @@ fn coordination() -> Vec<Sample> {
         starts: 2,
     };
     let (shard, epoch1) = (ShardId(200), epoch(27_200_000_000, 5));
+    let size = Size {
+        version: epoch(27_200_000_000, 2),
+        count: 8,
+    };
     let claim = |shard, round, draining| Claim {
         shard: ShardId(shard),
         epoch: epoch(27_200_000_000, round),
@@ -235,6 +239,7 @@ fn coordination() -> Vec<Sample> {
             proxy: false,
             last_beat_age: 250_000,
             storage_id: 77,
+            size,
             // One run of three, one of one, one that drains.
             claims: claims(
                 200,
@@ -247,7 +252,7 @@ fn coordination() -> Vec<Sample> {
                 ],
             ),
         }),
-        Control::RegisterAck(RegisterAck { session }),
+        Control::RegisterAck(RegisterAck { session, size }),
     ];
     controls.extend(
         refusals.map(|reason| Control::RegisterRefused(RegisterRefused { session, reason })),
@@ -315,6 +320,11 @@ fn coordination() -> Vec<Sample> {
             buffered: 3,
             delivered: 123_456_789,
         }),
+        Control::Resize(Resize {
+            after: epoch1,
+            count: 12,
+        }),
+        Control::Resized(size),
     ]);
     controls
         .into_iter()
@@ -400,6 +410,10 @@ pub(crate) fn maximal() -> Vec<Control<'static>> {
         .into_iter()
         .fold(Roles::NONE, |roles, role| roles.with(role).unwrap());
     let id: &[u8] = leak(MAX_ID_LEN);
+    let size = Size {
+        version: top,
+        count: u32::MAX,
+    };
     let note = EntityNote {
         shard,
         epoch: top,
@@ -460,9 +474,10 @@ pub(crate) fn maximal() -> Vec<Control<'static>> {
             proxy: true,
             last_beat_age: u64::MAX,
             storage_id: u64::MAX,
+            size,
             claims,
         }),
-        Control::RegisterAck(RegisterAck { session }),
+        Control::RegisterAck(RegisterAck { session, size }),
         Control::RegisterRefused(RegisterRefused {
             session,
             reason: RegisterRefusal::Storage {
@@ -513,5 +528,10 @@ pub(crate) fn maximal() -> Vec<Control<'static>> {
             buffered: u64::MAX,
             delivered: u64::MAX,
         }),
+        Control::Resize(Resize {
+            after: top,
+            count: u32::MAX,
+        }),
+        Control::Resized(size),
     ]
 }

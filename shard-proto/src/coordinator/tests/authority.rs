@@ -7,7 +7,7 @@ use crate::{
     coordinator::{ControlError, CoordShardState, StorageMismatch},
     wire::{
         Claims, Control,
-        control::{EntityNote, HandOff, Register, RegisterRefusal, Stats},
+        control::{EntityNote, HandOff, Register, RegisterRefusal, Resize, Stats},
     },
 };
 
@@ -177,6 +177,11 @@ fn r1_frames_of_strangers_and_of_other_terms_are_dropped() {
         bed.control(1, &Control::Stats(stats)),
         Err(ControlError::Unexpected)
     );
+    let resize = Control::Resize(Resize {
+        after: crate::Epoch::NONE,
+        count: 1,
+    });
+    assert_eq!(bed.control(1, &resize), Err(ControlError::Unexpected));
     assert_eq!(bed.settle(), []);
 }
 

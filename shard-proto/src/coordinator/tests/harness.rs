@@ -15,7 +15,7 @@ use crate::{
         Claim, Claims, ClaimsBuilder, Control, HomeEntry,
         control::{
             Deregister, GetShardHome, HandOffComplete, Previous, Register, RegisterRefusal,
-            ShardEpoch,
+            ShardEpoch, Size,
         },
     },
 };
@@ -45,6 +45,7 @@ pub(super) enum Out {
         homes: Vec<HomeEntry>,
     },
     Ack(u64),
+    Resized(u64, u32),
     Refused(u64, RegisterRefusal),
     Registered(u64, u64),
     EndSessions(u64),
@@ -110,6 +111,7 @@ pub(super) fn part_of<'a>(session: Session, claims: Claims<'a>, shards: u32) -> 
         proxy: false,
         last_beat_age: 0,
         storage_id: 0,
+        size: Size::default(),
         claims,
     }
 }
@@ -413,6 +415,7 @@ fn own_control(to: u64, control: Control<'_>) -> Out {
             homes: map.homes.iter().collect(),
         },
         Control::RegisterAck(_) => Out::Ack(to),
+        Control::Resized(size) => Out::Resized(to, size.count),
         Control::RegisterRefused(refused) => Out::Refused(to, refused.reason),
         other => panic!("not a coordinator's: {other:?}"),
     }

@@ -38,11 +38,17 @@ fn kept_shards_have_homes_without_a_message() {
 }
 
 #[test]
-fn what_is_not_kept_is_allocated_when_asked_for() {
+fn what_is_not_used_has_no_home_even_if_it_is_asked_for() {
     let mut bed = Bed::with(keeping(10, KeepShards::First(4)), LeastShards::new()).opened(1);
     bed.ask(1, 7).unwrap();
-    assert_eq!(homes(&bed.settle()), [(1, 7, 1)]);
-    assert_eq!(bed.owned(1), [5]);
+    assert_eq!(
+        homes(&bed.pass(60_000))
+            .iter()
+            .filter(|home| home.1 > 3)
+            .count(),
+        0
+    );
+    assert_eq!(bed.owned(1), [4]);
 }
 
 #[test]

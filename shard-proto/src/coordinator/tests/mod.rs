@@ -16,3 +16,4 @@ mod leases;
 mod members;
 mod model;
 mod moves;
+mod resize;

@@ -12,6 +12,7 @@ use crate::region::{Arrival, Origin, Region, RegionConfig, Route};
 use crate::table::{ArrayStorage, HeapStorage};
 use crate::wire::control::{
     HandOff, Previous, RegisterAck, RegisterRefusal, RegisterRefused, ShardHome, ShardMapUpdate,
+    Size,
 };
 use crate::wire::{Control, HomeEntry, HomesBuilder, ReturnReason};
 use crate::{Epoch, Incarnation, Instant, Leader, NodeId, Session, ShardId, Term, Token};
@@ -143,7 +144,10 @@ impl World {
 
     fn acknowledge(&mut self) {
         let session = self.heap.session();
-        self.control(&Control::RegisterAck(RegisterAck { session }));
+        self.control(&Control::RegisterAck(RegisterAck {
+            session,
+            size: Size::default(),
+        }));
         self.map(None);
     }
 

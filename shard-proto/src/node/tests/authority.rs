@@ -75,12 +75,19 @@ fn directives_of_a_node_that_does_not_lead_change_nothing() {
             last: true,
             homes: homes.finish(),
         }),
-        Control::RegisterAck(RegisterAck { session }),
+        Control::RegisterAck(RegisterAck {
+            session,
+            size: Size::default(),
+        }),
         Control::RegisterRefused(RegisterRefused {
             session,
             reason: RegisterRefusal::SessionEnded,
         }),
         Control::StatsQuery(StatsQuery { token: Token(1) }),
+        Control::Resized(Size {
+            version: newer,
+            count: 1,
+        }),
     ];
     // Under the term that is adopted, a lower and a higher one.
     for term in [term, Term(term.0 - 1), term.next()] {
@@ -152,6 +159,7 @@ fn a_member_speaks_for_its_own_region_only() {
             proxy: false,
             last_beat_age: 0,
             storage_id: 0,
+            size: Size::default(),
             claims: claims.finish(),
         }),
         Control::Register(Register {
@@ -165,6 +173,7 @@ fn a_member_speaks_for_its_own_region_only() {
             proxy: false,
             last_beat_age: 0,
             storage_id: 0,
+            size: Size::default(),
             claims: ClaimsBuilder::new(&mut []).finish(),
         }),
     ];

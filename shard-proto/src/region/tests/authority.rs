@@ -4,12 +4,12 @@ use super::world::*;
 use crate::region::{Arrival, ControlError};
 use crate::wire::control::{
     GetShardHome, HandOff, Previous, RegisterAck, RememberedEntities, ShardHome, ShardMapUpdate,
-    StatsQuery,
+    Size, StatsQuery,
 };
 use crate::wire::{Control, EntityIds, Homes};
 use crate::{Epoch, Leader, NodeId, Token};
 
-fn directives() -> [Control<'static>; 7] {
+fn directives() -> [Control<'static>; 8] {
     let grant = |node| {
         Control::ShardHome(ShardHome {
             shard: S,
@@ -40,8 +40,13 @@ fn directives() -> [Control<'static>; 7] {
         }),
         Control::RegisterAck(RegisterAck {
             session: session(A),
+            size: Size::default(),
         }),
         Control::StatsQuery(StatsQuery { token: Token(1) }),
+        Control::Resized(Size {
+            version: epoch(9),
+            count: 1,
+        }),
     ]
 }
 

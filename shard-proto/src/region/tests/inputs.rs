@@ -14,6 +14,7 @@ use crate::region::{Origin, Region, RegionConfig};
 use crate::table::{ArrayStorage, HeapStorage, RegionStorage};
 use crate::wire::control::{
     HandOff, Previous, RegisterAck, RegisterRefusal, RegisterRefused, ShardHome, ShardMapUpdate,
+    Size,
 };
 use crate::wire::{Control, HomeEntry, HomesBuilder, ReturnReason};
 use crate::{Incarnation, Instant, Leader, NodeId, Session, ShardId, Term, Token};
@@ -177,7 +178,13 @@ fn apply<S: RegionStorage<u32>>(
         }
         Input::Ack(lapses) => {
             let session = life(lapses);
-            hear(region, &Control::RegisterAck(RegisterAck { session }))
+            hear(
+                region,
+                &Control::RegisterAck(RegisterAck {
+                    session,
+                    size: Size::default(),
+                }),
+            )
         }
         Input::Refused(lapses, reason) => {
             let reason = match reason % 4 {

@@ -128,6 +128,7 @@ fn r2_5_on_adoption_it_registers_and_asks_again_while_sending_goes_on() {
     assert_eq!(world.numbers_handled(A), [0, 1], "sending goes on");
     let ack = crate::wire::Control::RegisterAck(crate::wire::control::RegisterAck {
         session: session(A),
+        size: crate::wire::control::Size::default(),
     });
     let now = world.now;
     world

@@ -18,6 +18,7 @@ mod members;
 mod order;
 mod random;
 mod registration;
+mod resize;
 mod run;
 mod said;
 mod tables;

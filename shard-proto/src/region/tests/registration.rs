@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::world::*;
 use crate::region::RegionConfig;
-use crate::wire::control::{Previous, RegisterAck, RegisterRefusal, ShardHome};
+use crate::wire::control::{Previous, RegisterAck, RegisterRefusal, ShardHome, Size};
 use crate::wire::{Claim, Control};
 use crate::{Epoch, ShardId, Term};
 
@@ -35,7 +35,10 @@ fn a_region_asks_for_the_map_until_it_has_it() {
     let mut world = World::strangers(&[A], config(), 10);
     world.lead(A, 5);
     let session = world.region(A).session();
-    let ack = Control::RegisterAck(RegisterAck { session });
+    let ack = Control::RegisterAck(RegisterAck {
+        session,
+        size: Size::default(),
+    });
     world.tell(A, &ack).unwrap();
     world.host(A).take_said();
     world.pass(1000);

@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use crate::wire::control::Size;
 use crate::wire::{Claim, Control, Frame};
 use crate::{EntityTypeId, Epoch, Session, ShardId, Term, Token};
 
@@ -15,6 +16,7 @@ pub(super) enum Said {
         shard_count: u32,
         proxy: bool,
         last_beat_age: u64,
+        size: Size,
         claims: Vec<Claim>,
     },
     Deregister(Session),
@@ -22,6 +24,7 @@ pub(super) enum Said {
     Started(ShardId, Epoch),
     Complete(ShardId, Epoch, bool),
     Stats(Token, u32),
+    Resize(Epoch, u32),
 }
 
 impl Said {
@@ -41,6 +44,7 @@ impl Said {
                     shard_count: register.shard_count,
                     proxy: register.proxy,
                     last_beat_age: register.last_beat_age,
+                    size: register.size,
                     claims: register.claims.iter().collect(),
                 }
             }
@@ -48,6 +52,7 @@ impl Said {
             Control::GetShardHome(ask) => Self::Ask(ask.shard),
             Control::ShardStarted(started) => Self::Started(started.shard, started.epoch),
             Control::HandOffComplete(done) => Self::Complete(done.shard, done.epoch, done.forced),
+            Control::Resize(resize) => Self::Resize(resize.after, resize.count),
             Control::Stats(stats) => Self::Stats(stats.token, stats.shards),
             other => panic!("a region does not say {other:?}"),
         }

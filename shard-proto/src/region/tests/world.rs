@@ -10,6 +10,7 @@ use crate::region::{
 use crate::table::HeapStorage;
 use crate::wire::control::{
     HandOff, Previous, RegisterAck, RegisterRefusal, RegisterRefused, ShardHome, ShardMapUpdate,
+    Size,
 };
 use crate::wire::{Control, HomeEntry, Homes, HomesBuilder, ReturnReason};
 use crate::{Epoch, Home, Incarnation, Instant, Leader, NodeId, Session, ShardId, Term, Token};
@@ -250,7 +251,10 @@ impl World {
 
     pub(super) fn acknowledge(&mut self, node: NodeId) {
         let session = self.region(node).session();
-        let ack = Control::RegisterAck(RegisterAck { session });
+        let ack = Control::RegisterAck(RegisterAck {
+            session,
+            size: Size::default(),
+        });
         self.tell(node, &ack).unwrap();
         self.tell(node, &EMPTY_MAP).unwrap();
     }

@@ -269,6 +269,7 @@ impl<St: Store> Machine<St> {
             | Control::ShardHome(_)
             | Control::HandOff(_)
             | Control::ShardMapUpdate(_)
+            | Control::Resized(_)
             | Control::RememberedEntities(_)
             | Control::StatsQuery(_) => {
                 let _ = kind.region.handle_control(now, from, term, control);
