@@ -4,6 +4,12 @@
 #[path = "store/suite.rs"]
 mod suite;
 
+#[cfg(all(unix, feature = "postgres"))]
+#[path = "store/postgres.rs"]
+mod postgres;
+#[cfg(all(unix, feature = "postgres"))]
+#[path = "store/server.rs"]
+mod server;
 #[cfg(feature = "sqlite")]
 #[path = "store/sqlite.rs"]
 mod sqlite;

@@ -47,6 +47,9 @@ pub enum StoreError {
         /// The newest version that this crate knows.
         known: u32,
     },
+    /// A setting of the store cannot work, such as where it is; the text says which, and what to do. Trying again is
+    /// useless.
+    Setting(String),
     /// The store was closed.
     Closed,
 }
@@ -71,6 +74,7 @@ impl fmt::Display for StoreError {
                 f,
                 "the store has version {found} of its tables, this program knows up to {known}: use a newer program"
             ),
+            Self::Setting(what) => f.write_str(what),
             Self::Closed => f.write_str("the store is closed"),
         }
     }

@@ -24,6 +24,8 @@
 mod check;
 mod error;
 mod memory;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod queue;
 #[cfg(feature = "sqlite")]
@@ -38,6 +40,8 @@ use shard_proto::{Epoch, ShardId};
 
 pub use error::StoreError;
 pub use memory::MemoryStore;
+#[cfg(feature = "postgres")]
+pub use postgres::PostgresStore;
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
 

@@ -1,0 +1,271 @@
+//! A store in a PostgreSQL database, version 13 or newer: for a cluster of several machines.
+//!
+//! # The database
+//!
+//! The tables are made when the first process connects, in a [schema](PostgresConfig::with_schema) of their own; any
+//! number of processes may do so at once. The user needs the right to create a schema then. Later ones need `USAGE` of
+//! the schema and its sequence, and `SELECT`, `INSERT`, `UPDATE` and `DELETE` of its tables. A pooler between has to
+//! leave each session its connection.
+//!
+//! # What survives what
+//!
+//! What was acknowledged is as durable as the server is set to make it: its settings `fsync` and `synchronous_commit`
+//! are on unless someone turned them off. With asynchronous replication a failover may lose the last moments; entities
+//! that still run find out by [`Sequence`](StoreError::Sequence).
+//!
+//! # How it writes
+//!
+//! One task per opened store owns the connection that writes. It does everything that waits in one transaction, which is
+//! one statement: a call of the function `write` in the store's schema. So no lock is held while the program thinks, or
+//! was stopped, and under load a transaction holds hundreds of requests. A request that is refused fails alone. Another
+//! connection reads.
+//!
+//! # When the server is away
+//!
+//! A lost connection is made again when the next request comes, with pauses from 50 ms to 2 s between attempts that
+//! fail; each of those answers all requests that wait. What was on its way to the server when the connection was lost is
+//! [`Unknown`](StoreError::Unknown) if it was an append or a save. All else is [`Unavailable`](StoreError::Unavailable):
+//! it surely was not written, or writing it twice changes nothing. Deadlocks and serialisation failures are tried again
+//! at once.
+//!
+//! Errors and [`describe`](Storage::describe) name the server and the database, never user or password.
+//!
+//! The tasks of a store belong to the runtime that it was connected on. They wait with real time: not for tests whose
+//! clock is paused.
+
+mod address;
+mod config;
+mod fault;
+mod group;
+mod reader;
+mod session;
+mod writer;
+
+use core::fmt;
+use std::sync::Arc;
+
+use shard_proto::{Epoch, ShardId};
+use tokio::sync::watch;
+
+use self::address::Address;
+pub use self::config::PostgresConfig;
+use self::reader::Reader;
+use self::session::Door;
+use self::writer::Writer;
+use super::check::Counters;
+use super::queue::{Outcome, Request, WriteQueue};
+use super::{
+    Append, EntityId, Journal, Loaded, Opened, Recorded, Remember, Save, Storage, Store,
+    StoreError, StoreFuture, StoreStats,
+};
+
+/// A store in a PostgreSQL database. Clones share it.
+///
+/// ```no_run
+/// # use shard_tokio::store::{PostgresStore, StoreError, postgres::PostgresConfig};
+/// # async fn connect() -> Result<(), StoreError> {
+/// let here = PostgresStore::connect("postgres://shard:secret@localhost/game").await?;
+///
+/// // On another machine, encrypted by a connector of `tokio-postgres-rustls` or `postgres-native-tls`:
+/// # let connector = tokio_postgres::NoTls;
+/// let config = PostgresConfig::new().with_tls(connector);
+/// let there = PostgresStore::connect_with("postgres://shard:secret@db.example.org/game", config).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct PostgresStore {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    door: Arc<Door>,
+    id: u64,
+    queue: WriteQueue,
+    reader: Arc<Reader>,
+    counters: Arc<Counters>,
+    /// Its other side is dropped when all is written and answered.
+    ended: watch::Receiver<()>,
+}
+
+impl PostgresStore {
+    /// Connects to where the URL says, `postgres://user:password@host:port/database` or `key=value` pairs, with the
+    /// default settings: to a server on this machine.
+    ///
+    /// # Errors
+    /// As [`connect_with`](Self::connect_with).
+    pub async fn connect(url: &str) -> Result<Self, StoreError> {
+        Self::connect_with(url, PostgresConfig::new()).await
+    }
+
+    /// Connects to where the URL says, and makes the tables if there are none.
+    ///
+    /// # Errors
+    /// - [`Setting`](StoreError::Setting): the URL or another setting cannot work, the server is neither on this machine
+    ///   nor reached by [TLS](PostgresConfig::with_tls), or it refuses the user.
+    /// - [`Version`](StoreError::Version): a newer version of this crate made the tables.
+    /// - [`Unavailable`](StoreError::Unavailable): there is no server at the moment.
+    pub async fn connect_with(url: &str, config: PostgresConfig) -> Result<Self, StoreError> {
+        config.check()?;
+        let mut address = Address::parse(url, config.encrypted, config.plaintext)?;
+        address.timeouts(config.connect_timeout, config.statement_timeout);
+        let door = Arc::new(Door {
+            address,
+            dial: config.dial,
+            schema: config.schema,
+            connect_timeout: config.connect_timeout,
+            statement_timeout: config.statement_timeout,
+        });
+        let session = door.open(None).await?;
+        let id = session.store;
+        let counters = Arc::new(Counters::default());
+        let (queue, requests) = WriteQueue::new(config.limits, Arc::clone(&counters));
+        let reader = Arc::new(Reader::new(Arc::clone(&door), id));
+        let (running, ended) = watch::channel(());
+        let writer = Writer {
+            door: Arc::clone(&door),
+            reader: Arc::clone(&reader),
+            store: id,
+            session: Some(session),
+            counters: Arc::clone(&counters),
+            running: Arc::new(running),
+        };
+        tokio::spawn(writer.run(requests));
+        Ok(Self {
+            inner: Arc::new(Inner {
+                door,
+                id,
+                queue,
+                reader,
+                counters,
+                ended,
+            }),
+        })
+    }
+
+    /// Takes no more requests from this and its clones, writes what waits, and closes the connections. Later requests
+    /// are answered with [`Closed`](StoreError::Closed). Dropping all clones does the same, without waiting.
+    pub async fn close(&self) {
+        self.inner.queue.close();
+        let mut ended = self.inner.ended.clone();
+        // Nothing is ever sent: this waits until the other side is gone.
+        while ended.changed().await.is_ok() {}
+        self.inner.reader.close().await;
+    }
+}
+
+impl PostgresStore {
+    fn write<'a, T: Send + 'a>(
+        &'a self,
+        request: Request,
+        take: fn(Outcome) -> Result<T, StoreError>,
+    ) -> StoreFuture<'a, T> {
+        Box::pin(async move { take(self.inner.queue.write(request).await?) })
+    }
+}
+
+impl fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresStore")
+            .field("id", &self.inner.id)
+            .field("door", &self.inner.door)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Storage for PostgresStore {
+    fn id(&self) -> u64 {
+        self.inner.id
+    }
+
+    fn describe(&self) -> String {
+        let door = &self.inner.door;
+        format!("{}, schema \"{}\"", door.address.place, door.schema)
+    }
+
+    fn stats(&self) -> StoreStats {
+        self.inner.counters.stats()
+    }
+}
+
+impl Journal for PostgresStore {
+    fn open(&self, entity: EntityId, epoch: Epoch) -> StoreFuture<'_, Opened> {
+        self.write(Request::Open { entity, epoch }, Outcome::opened)
+    }
+
+    fn read(&self, entity: EntityId, after: u64, limit: usize) -> StoreFuture<'_, Vec<Recorded>> {
+        Box::pin(async move {
+            let page = self.inner.reader.events(&entity, after, limit).await;
+            if let Err(error) = &page {
+                self.inner.counters.refused(error);
+            }
+            page
+        })
+    }
+
+    fn append(&self, append: Append) -> StoreFuture<'_, ()> {
+        self.write(Request::Append(append), Outcome::done)
+    }
+
+    fn snapshot(
+        &self,
+        entity: EntityId,
+        epoch: Epoch,
+        seq: u64,
+        state: Vec<u8>,
+    ) -> StoreFuture<'_, ()> {
+        let request = Request::Snapshot {
+            entity,
+            epoch,
+            seq,
+            state,
+        };
+        self.write(request, Outcome::done)
+    }
+}
+
+impl Store for PostgresStore {
+    fn load(&self, entity: EntityId, epoch: Epoch) -> StoreFuture<'_, Loaded> {
+        self.write(Request::Load { entity, epoch }, Outcome::loaded)
+    }
+
+    fn save(&self, save: Save) -> StoreFuture<'_, ()> {
+        self.write(Request::Save(save), Outcome::done)
+    }
+}
+
+impl Remember for PostgresStore {
+    fn load(
+        &self,
+        entity_type: Arc<str>,
+        shard: ShardId,
+        epoch: Epoch,
+        after: Option<Box<str>>,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<Box<str>>> {
+        let request = Request::Ids {
+            entity_type,
+            shard,
+            epoch,
+            after,
+            limit,
+        };
+        self.write(request, Outcome::ids)
+    }
+
+    fn record(
+        &self,
+        entity_type: Arc<str>,
+        shard: ShardId,
+        epoch: Epoch,
+        changes: Vec<(Box<str>, bool)>,
+    ) -> StoreFuture<'_, ()> {
+        let request = Request::Record {
+            entity_type,
+            shard,
+            epoch,
+            changes,
+        };
+        self.write(request, Outcome::done)
+    }
+}
