@@ -21,7 +21,10 @@ pub type BoxError = Box<dyn core::error::Error + Send + Sync>;
 ///
 /// It is made when the first message for its id arrives, on the node that is the home of its shard, and runs in a task
 /// of its own, which handles one message at a time. It is stopped when its shard moves, and made again at the new home
-/// by the next message.
+/// by the next message. It is also stopped (*passivated*) when it is idle for
+/// [long](crate::EntityTypeBuilder::passivate_after), when there are
+/// [too many](crate::EntityTypeBuilder::max_entities), or when it [wants to](Context::passivate); then it costs nothing,
+/// and the next message makes it again. Whatever stops it, messages that it has not handled are kept in order.
 ///
 /// ```
 /// use shard_tokio::{Context, Entity};
@@ -56,7 +59,8 @@ pub trait Entity: Sized + Send + 'static {
     fn create(id: &str) -> Self;
 
     /// Runs before the first message: load the state. If it fails or panics, the entity is made again after a pause
-    /// that doubles up to ten seconds; its messages wait.
+    /// that doubles from 10 ms up to ten seconds; its messages wait. If that happens too often, it is
+    /// [parked](crate::EntityTypeBuilder::restarts).
     fn started(
         &mut self,
         cx: &mut Context<'_, Self>,
@@ -73,8 +77,9 @@ pub trait Entity: Sized + Send + 'static {
         cx: &mut Context<'_, Self>,
     ) -> impl Future<Output = ()> + Send;
 
-    /// Runs before the entity goes because its shard moves or its node stops: save the state. It has until 80 % of the
-    /// drain time; then it is aborted.
+    /// Runs before the entity goes because it is passivated, its shard moves or its node stops: save the state. When the
+    /// shard moves it has until 80 % of the drain time, also if it was passivated before; then it is aborted. Messages
+    /// that come meanwhile wait for the next life.
     ///
     /// It does not run when the node has lost its lease: another node may serve the entity by then, so it is aborted
     /// at its next `await`, also in the middle of a message, which is reported. Save what must not be lost as it happens.
@@ -88,8 +93,15 @@ pub trait Entity: Sized + Send + 'static {
 pub struct Context<'a, E: Entity> {
     seat: &'a Seat<E>,
     caller: Caller<E::Reply>,
-    /// What an asker is told that gets no answer.
-    otherwise: u8,
+    wish: Wish,
+}
+
+/// What an entity wants to come next.
+#[derive(Debug)]
+pub(crate) enum Wish {
+    Go,
+    Passivate,
+    Fail(BoxError),
 }
 
 impl<'a, E: Entity> Context<'a, E> {
@@ -97,30 +109,60 @@ impl<'a, E: Entity> Context<'a, E> {
         Self {
             seat,
             caller,
-            otherwise: REPLY_FAILED,
+            wish: Wish::Go,
         }
     }
 
-    /// The message was handled to the end.
-    pub(crate) fn handled(mut self) {
-        self.otherwise = REPLY_NONE;
+    /// The code of the entity came to its end. Whoever has no answer by now gets none.
+    pub(crate) fn handled(mut self) -> Wish {
+        let wish = mem::replace(&mut self.wish, Wish::Go);
+        let status = if matches!(wish, Wish::Fail(_)) {
+            REPLY_FAILED
+        } else {
+            REPLY_NONE
+        };
+        self.refuse(status);
+        wish
     }
 
     /// The message could not be handed over.
-    pub(crate) fn refuse(mut self) {
-        self.otherwise = REPLY_REFUSED;
+    pub(crate) fn undecoded(mut self) {
+        self.refuse(REPLY_REFUSED);
+    }
+
+    fn refuse(&mut self, status: u8) {
+        if self.is_ask() {
+            let caller = mem::replace(&mut self.caller, Caller::Tell);
+            refuse(caller, status, &self.seat.shared.node);
+        }
+    }
+
+    /// Stops the entity after this message, as if it were idle: [`Entity::stopped`] runs, and the next message makes it
+    /// again. If messages wait for it already, that is at once. Called in [`Entity::started`], it stops after
+    /// the first message, if one waits. Has no effect after [`Context::fail`].
+    pub fn passivate(&mut self) {
+        if matches!(self.wish, Wish::Go) {
+            self.wish = Wish::Passivate;
+        }
+    }
+
+    /// Gives the entity up after this message, as if it had panicked: the message counts as not handled (it is reported
+    /// as [`Reason::Failed`](crate::Reason), its asker told [`AskError::EntityFailed`] unless it was answered), and
+    /// the entity is made again after a pause; the messages behind it wait. [`Entity::stopped`] does not run.
+    pub fn fail(&mut self, error: impl Into<BoxError>) {
+        self.wish = Wish::Fail(error.into());
     }
 
     /// The entity's id.
     #[must_use]
     pub fn id(&self) -> &str {
-        &self.seat.id
+        self.seat.id()
     }
 
     /// Its shard.
     #[must_use]
     pub fn shard(&self) -> ShardId {
-        self.seat.shard
+        self.seat.mailbox.shard
     }
 
     /// The fencing token: the number of the shard's allocation to this node. It is higher with every allocation, also
@@ -139,7 +181,7 @@ impl<'a, E: Entity> Context<'a, E> {
     /// write its token, too: from then on no former home changes what it has loaded.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
-        self.seat.epoch
+        self.seat.mailbox.epoch
     }
 
     /// Whether this node may serve the shard at this moment. Before each message that is looked at anyway; ask in the
@@ -188,11 +230,9 @@ impl<'a, E: Entity> Context<'a, E> {
 }
 
 impl<E: Entity> Drop for Context<'_, E> {
+    /// It panicked, or was aborted.
     fn drop(&mut self) {
-        if self.is_ask() {
-            let caller = mem::replace(&mut self.caller, Caller::Tell);
-            refuse(caller, self.otherwise, &self.seat.shared.node);
-        }
+        self.refuse(REPLY_FAILED);
     }
 }
 
@@ -200,9 +240,9 @@ impl<E: Entity> fmt::Debug for Context<'_, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Context")
             .field("type", &E::TYPE)
-            .field("id", &self.seat.id)
-            .field("shard", &self.seat.shard)
-            .field("epoch", &self.seat.epoch)
+            .field("id", &self.id())
+            .field("shard", &self.shard())
+            .field("epoch", &self.epoch())
             .finish_non_exhaustive()
     }
 }

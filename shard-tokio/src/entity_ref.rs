@@ -18,7 +18,7 @@ use crate::entity::Entity;
 use crate::error::{AskError, TellError};
 use crate::gate::Way;
 use crate::queue::PushError;
-use crate::shared::{Caller, INBOX, Inbound, Input, Item, Mailbox, TypeShared};
+use crate::shared::{Caller, INBOX, Inbound, Input, Item, Listed, Mailbox, TypeShared};
 
 /// A reference to an entity, wherever it lives. Cheap to make and to clone.
 ///
@@ -227,10 +227,12 @@ impl<E: Entity> EntityRef<E> {
         if gate.way() != Way::Open {
             return Err(Held::Long(outgoing));
         }
-        let found = self.shared.directory.pin().get(&self.key).cloned();
-        let Some(mailbox) = found else {
+        let directory = self.shared.directory.pin();
+        let Some((Listed(mailbox), ())) = directory.get_key_value(&self.key) else {
             return Err(Held::Long(outgoing));
         };
+        let mailbox = Arc::clone(mailbox);
+        drop(directory);
         if !gate.is_free(mailbox.opening) {
             return Err(Held::Pending(outgoing, mailbox));
         }

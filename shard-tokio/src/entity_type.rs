@@ -4,17 +4,19 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::sync::atomic::AtomicBool;
 use core::time::Duration;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use shard_proto::ShardId;
 use shard_proto::allocation::{AllocationStrategy, LeastShards};
 use shard_proto::coordinator::StorageMismatch;
+use shard_proto::entity::{Entities, EntityConfig, EntityStats, Passivation};
 use shard_proto::hash::ShardHash;
-use shard_proto::node::TypeConfig;
+use shard_proto::node::{EntityKey, TypeConfig};
 use tokio::sync::oneshot;
 
 use crate::ask::{Pool, Sweep};
 use crate::builder::Preset;
+use crate::clock::random_seed;
 use crate::driver::Command;
 use crate::entity::Entity;
 use crate::entity_ref::EntityRef;
@@ -22,7 +24,7 @@ use crate::error::{NotReady, TypeError};
 use crate::gate::Gate;
 use crate::host::{Host, TypeHost};
 use crate::node::{Node, Running};
-use crate::shared::{Factory, Limits, TypeShared, Waiters};
+use crate::shared::{Factory, Limits, TypeShared, Waiters, lock};
 use crate::status::{ShardMap, ShardMapChanges, Status};
 
 /// A started entity type: makes references to its entities. Cheap to clone.
@@ -84,6 +86,23 @@ impl<E: Entity> EntityType<E> {
         ShardMapChanges::new(Arc::clone(&self.shared.status))
     }
 
+    /// Stops an entity that runs here, as if it were idle: it finishes what it does, [`Entity::stopped`] runs, and the
+    /// next message makes it again. Returns, before that is over, whether it runs here.
+    pub async fn passivate(&self, id: impl AsRef<str>) -> bool {
+        let (sender, told) = oneshot::channel();
+        let key = EntityKey::from(id.as_ref());
+        let command = Command::Passivate(self.shared.index, key, sender);
+        self.running.shared.command(command);
+        // An error means that the node has stopped.
+        told.await.unwrap_or(false)
+    }
+
+    /// What the entities of the type on this node counted since it started, as of the driver's last turn.
+    #[must_use]
+    pub fn stats(&self) -> EntityStats {
+        *lock(&self.shared.entities)
+    }
+
     /// How many entities run here.
     #[must_use]
     pub fn running(&self) -> usize {
@@ -126,6 +145,7 @@ pub struct EntityTypeBuilder<E: Entity> {
     strategy: Box<dyn AllocationStrategy + Send>,
     factory: Factory<E>,
     limits: Limits,
+    entities: EntityConfig,
     entity: PhantomData<fn() -> E>,
 }
 
@@ -145,9 +165,9 @@ impl<E: Entity> EntityTypeBuilder<E> {
             limits: Limits {
                 mailbox: 1024,
                 buffer_per_shard: 10_000,
-                max_entities: 1_000_000,
                 ask_timeout: Duration::from_secs(5),
             },
+            entities: EntityConfig::new().with_seed(random_seed()),
             entity: PhantomData,
         }
     }
@@ -206,11 +226,15 @@ impl<E: Entity> EntityTypeBuilder<E> {
         self
     }
 
-    /// Messages that are kept while their shard has no home: for the type, and for one shard. Default: 100 000 and
-    /// 10 000.
+    /// Messages that are kept while their shard has no home: for the type, and for one shard; and as many again for
+    /// entities that run here and have no mailbox, because they are stopping or failed. Default: 100 000 and 10 000.
     #[must_use]
     pub fn buffer(mut self, messages: u32, per_shard: u32) -> Self {
         self.limits.buffer_per_shard = per_shard;
+        self.entities = self
+            .entities
+            .with_keep(messages.clamp(1, EntityConfig::MAX_KEEP))
+            .with_keep_per_shard(per_shard.max(1));
         self.with(|config| {
             config
                 .with_buffer(messages)
@@ -226,13 +250,42 @@ impl<E: Entity> EntityTypeBuilder<E> {
         self.with(|config| config.with_buffer_bytes(bytes))
     }
 
-    /// Entities of the type that run on this node at once, an entity being there from its first message on. A message
-    /// to one more is refused: a caller on this node is told so by [`Reason::TooManyEntities`](crate::Reason) or
-    /// [`AskError::BufferFull`](crate::AskError::BufferFull), one on another node as if the mailbox were full. Default:
-    /// 1 000 000.
+    /// How long an entity may be idle: the time since it handled a message last. Then it is passivated: stopped, to
+    /// be made again by the next message. Zero: for ever. Default: 5 min.
     #[must_use]
-    pub const fn max_entities(mut self, entities: usize) -> Self {
-        self.limits.max_entities = entities;
+    pub fn passivate_after(mut self, idle: Duration) -> Self {
+        self.entities = self.entities.with_passivate_after(idle);
+        self
+    }
+
+    /// Entities of the type that live on this node at once, an entity being there from its first message on. For one
+    /// more, another one is passivated, which the [policy](Self::passivation) picks. With those that have not stopped
+    /// yet there are never more than twice as many: a message to one more is refused. A caller on this node is told so
+    /// by [`Reason::TooManyEntities`](crate::Reason) or [`AskError::BufferFull`](crate::AskError::BufferFull), one on
+    /// another node as if the mailbox were full. Default: 1 000 000.
+    #[must_use]
+    pub fn max_entities(mut self, entities: usize) -> Self {
+        let entities = u32::try_from(entities).unwrap_or(u32::MAX);
+        self.entities = self
+            .entities
+            .with_max_entities(entities.min(EntityConfig::MAX_ENTITIES));
+        self
+    }
+
+    /// Who is passivated when there are too many. Default: [`Passivation::LeastRecentlyUsed`].
+    #[must_use]
+    pub fn passivation(mut self, passivation: Passivation) -> Self {
+        self.entities = self.entities.with_passivation(passivation);
+        self
+    }
+
+    /// How often an entity that fails is made again within a time. Once more, and it is parked: messages to it are
+    /// refused with [`Reason::Parked`](crate::Reason) or
+    /// [`AskError::EntityFailed`](crate::AskError::EntityFailed) until that time has passed; then the next one makes
+    /// it again. Default: 10 times in 60 s.
+    #[must_use]
+    pub fn restarts(mut self, max: u32, window: Duration) -> Self {
+        self.entities = self.entities.with_restarts(max, window);
         self
     }
 
@@ -283,6 +336,12 @@ impl<E: Entity> EntityTypeBuilder<E> {
     pub async fn start(self) -> Result<EntityType<E>, TypeError> {
         let node = Arc::clone(&self.node.running.shared);
         let (sender, started) = oneshot::channel();
+        let entities = Entities::new(node.clock.now(), self.entities).map_err(|error| {
+            TypeError::Entities {
+                name: E::TYPE,
+                error,
+            }
+        })?;
         let (shards, hash, limits, factory) = (self.shards, self.hash, self.limits, self.factory);
         let make = move |index: Result<_, _>| {
             let index = match index {
@@ -303,6 +362,8 @@ impl<E: Entity> EntityTypeBuilder<E> {
                 factory,
                 gates: (0..shards).map(|_| Gate::default()).collect(),
                 directory: papaya::HashMap::default(),
+                used: Mutex::default(),
+                entities: Mutex::default(),
                 pool,
                 waiters: Waiters::default(),
                 congested: AtomicBool::new(false),
@@ -311,7 +372,7 @@ impl<E: Entity> EntityTypeBuilder<E> {
             });
             shared.node.add_type(&shared);
             let _ = sender.send(Ok(Arc::clone(&shared)));
-            let host: Box<dyn Host> = Box::new(TypeHost::new(shared));
+            let host: Box<dyn Host> = Box::new(TypeHost::new(shared, entities));
             Some(host)
         };
         self.node.running.shared.command(Command::AddType {

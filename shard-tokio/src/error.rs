@@ -3,6 +3,7 @@
 use core::fmt;
 use std::io;
 
+use shard_proto::entity;
 use shard_proto::hash::ShardHash;
 use shard_proto::leadership::{Ownership, VotersError};
 use shard_proto::node::{self as proto, AddTypeError, ConfigError};
@@ -84,6 +85,13 @@ pub enum TypeError {
         /// Why.
         error: AddTypeError,
     },
+    /// A setting of its entities cannot work.
+    Entities {
+        /// The type.
+        name: &'static str,
+        /// Which, and why.
+        error: entity::ConfigError,
+    },
     /// It was stopped on this node, and starts again only when the node does.
     Ended {
         /// The type.
@@ -98,6 +106,9 @@ impl fmt::Display for TypeError {
         match self {
             Self::Refused { name, error } => {
                 write!(f, "entity type \"{name}\" does not start: {error}")
+            }
+            Self::Entities { name, error } => {
+                write!(f, "entity type \"{name}\" does not start: setting {error}")
             }
             Self::Ended { name } => write!(
                 f,

@@ -173,6 +173,7 @@ pub use transport::{MemoryTransport, TcpTransport, Transport};
 
 pub use shard_proto as proto;
 pub use shard_proto::coordinator::StorageMismatch;
+pub use shard_proto::entity::{EntityStats, Passivation};
 pub use shard_proto::hash::ShardHash;
 pub use shard_proto::leadership::{Ownership, VotersError};
 pub use shard_proto::membership::{MemberChange, MemberState};

@@ -107,24 +107,32 @@ impl<T> Queue<T> {
         Poll::Pending
     }
 
-    /// Takes everything, in order, into `batch`, which must be empty. `Ready(false)`: closed and empty.
-    pub(crate) fn poll_take(&self, cx: &mut Context<'_>, batch: &mut VecDeque<T>) -> Poll<bool> {
+    /// Takes everything, in order: the first is returned, the others are put into `batch`, which must be empty.
+    /// `Ready(None)`: closed and empty.
+    pub(crate) fn poll_take(
+        &self,
+        cx: &mut Context<'_>,
+        batch: &mut VecDeque<T>,
+    ) -> Poll<Option<T>> {
         debug_assert!(batch.is_empty());
         let mut inner = self.lock();
-        if inner.items.is_empty() {
+        let Some(first) = inner.items.pop_front() else {
             if inner.closed {
-                return Poll::Ready(false);
+                return Poll::Ready(None);
             }
             inner.sleep(cx);
             return Poll::Pending;
+        };
+        // One alone leaves the buffer where it is: who gets one item at a time needs one buffer.
+        if !inner.items.is_empty() {
+            mem::swap(&mut inner.items, batch);
         }
-        mem::swap(&mut inner.items, batch);
         let senders = mem::take(&mut inner.senders);
         drop(inner);
         for sender in senders {
             sender.wake();
         }
-        Poll::Ready(true)
+        Poll::Ready(Some(first))
     }
 
     /// Ready once the queue is closed. For the owner; it is also woken for what arrives.
@@ -234,9 +242,9 @@ mod tests {
         let mut next = [0; 4];
         let mut batch = VecDeque::new();
         while next != [10_000; 4] {
-            assert!(poll_fn(|cx| queue.poll_take(cx, &mut batch)).await);
-            assert!(batch.len() <= 16);
-            for (sender, n) in batch.drain(..) {
+            let first = poll_fn(|cx| queue.poll_take(cx, &mut batch)).await;
+            assert!(batch.len() < 16);
+            for (sender, n) in first.into_iter().chain(batch.drain(..)) {
                 assert_eq!(next[sender as usize], n);
                 next[sender as usize] += 1;
             }
@@ -266,6 +274,7 @@ mod tests {
         queue.close();
         assert!(matches!(queue.push(3, 9), Err(PushError::Closed(3))));
         assert_eq!(queue.take_rest(), [1, 2]);
-        assert!(!poll_fn(|cx| queue.poll_take(cx, &mut VecDeque::new())).await);
+        let rest = poll_fn(|cx| queue.poll_take(cx, &mut VecDeque::new())).await;
+        assert_eq!(rest, None);
     }
 }

@@ -52,8 +52,8 @@ reasons! {
     BufferFull = "a buffer is full",
     /// The entity's mailbox is full.
     MailboxFull = "the entity's mailbox is full",
-    /// It would have been the first message of one entity too many, see
-    /// [`EntityTypeBuilder::max_entities`](crate::EntityTypeBuilder::max_entities).
+    /// It would have been the first message of one entity too many, and those that must go for it have not stopped yet,
+    /// see [`EntityTypeBuilder::max_entities`](crate::EntityTypeBuilder::max_entities).
     TooManyEntities = "as many entities run on this node as may",
     /// The region stopped while it kept the message.
     Stopped = "the entity type or the node stopped",
@@ -71,6 +71,10 @@ reasons! {
     Unsendable = "it cannot be encoded or is too large",
     /// The entity panicked while it handled the message.
     Panicked = "the entity panicked on it",
+    /// The entity failed while it handled the message, see [`Context::fail`](crate::Context::fail).
+    Failed = "the entity failed on it",
+    /// The entity failed too often, see [`EntityTypeBuilder::restarts`](crate::EntityTypeBuilder::restarts).
+    Parked = "the entity failed too often and is not started again for a while",
     /// The entity was aborted while it handled the message.
     Aborted = "the entity was aborted while it handled it",
     /// Its entity cannot exist: the id is not UTF-8.

@@ -1,13 +1,17 @@
 //! What handles, entities and the driver share: of a node, and of an entity type.
 
 use core::any::{Any, TypeId};
+use core::borrow::Borrow;
+use core::hash::{Hash, Hasher};
 use core::mem;
+use core::str;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use shard_proto::entity::{EntitySlot, EntityStats};
 use shard_proto::hash::ShardHash;
 use shard_proto::node::{EntityKey, NodeStats, ReplyTo, TypeIndex, Weight};
 use shard_proto::{Epoch, Incarnation, Instant, Leader, NodeId, ShardId};
@@ -45,19 +49,14 @@ pub(crate) enum Input {
         status: u8,
         payload: Encoded,
     },
-    /// An entity stopped.
-    Stopped(Box<EntityStopped>),
+    /// The entity's `started` came to its end.
+    Started(TypeIndex, EntitySlot),
+    /// The entity wants to be stopped.
+    Passivate(TypeIndex, EntitySlot),
+    /// An entity's task ended: a `task::Ended` of the type.
+    Ended(TypeIndex, Box<dyn Any + Send>),
     Net(NetEvent),
     Command(Box<Command>),
-}
-
-/// An entity's task ended; `rest` is what it had not handled, a `VecDeque` of its items.
-pub(crate) struct EntityStopped {
-    pub(crate) ty: TypeIndex,
-    pub(crate) shard: ShardId,
-    pub(crate) opening: Opening,
-    pub(crate) key: EntityKey,
-    pub(crate) rest: Box<dyn Any + Send>,
 }
 
 /// Of a node.
@@ -205,8 +204,6 @@ pub(crate) struct Limits {
     pub(crate) mailbox: usize,
     /// Messages of one shard that has no home.
     pub(crate) buffer_per_shard: u32,
-    /// Entities of the type that run here.
-    pub(crate) max_entities: usize,
     pub(crate) ask_timeout: Duration,
 }
 
@@ -248,7 +245,10 @@ pub(crate) struct TypeShared<E: Entity> {
     pub(crate) factory: Factory<E>,
     pub(crate) gates: Box<[Gate]>,
     /// The entities that run here. Written by the driver only.
-    pub(crate) directory: papaya::HashMap<EntityKey, Arc<Mailbox<E>>, foldhash::fast::RandomState>,
+    pub(crate) directory: papaya::HashMap<Listed<E>, (), foldhash::fast::RandomState>,
+    /// Entities that handled something since the driver looked here; each at most once.
+    pub(crate) used: Mutex<Vec<EntitySlot>>,
+    pub(crate) entities: Mutex<EntityStats>,
     pub(crate) pool: Arc<Pool<E::Reply>>,
     pub(crate) waiters: Waiters,
     /// Many messages of the type are buffered.
@@ -282,11 +282,47 @@ impl<E: Entity> TypeShared<E> {
     }
 }
 
-/// Of a running entity.
+/// Of a running entity. Opened and closed by the driver only: a task that fails leaves it open, so that what callers
+/// put in until the driver hears of it stays in order with what was in it.
+///
+/// Why nothing overtakes across the lives of an entity under one opening: while a mailbox takes messages, the core
+/// keeps none for the entity and none of an earlier life is on its way, because the driver closes it before it settles
+/// ([`Gate::settle`]) whatever the core keeps instead, takes what is in it only then, and lists the next one only when
+/// all of that is in the new one. So a caller that finds a mailbox open, and nothing of its own on the long way, has
+/// its earlier messages in it, or handled; one that finds it closed goes the long way, behind them.
 pub(crate) struct Mailbox<E: Entity> {
     pub(crate) opening: Opening,
     pub(crate) queue: Queue<Item<E>>,
+    /// It is among [`TypeShared::used`].
+    pub(crate) used: AtomicBool,
+    pub(crate) slot: EntitySlot,
+    pub(crate) shard: ShardId,
+    pub(crate) epoch: Epoch,
+    pub(crate) key: EntityKey,
 }
+
+/// A mailbox in the directory, found by the entity's key.
+pub(crate) struct Listed<E: Entity>(pub(crate) Arc<Mailbox<E>>);
+
+impl<E: Entity> Borrow<EntityKey> for Listed<E> {
+    fn borrow(&self) -> &EntityKey {
+        &self.0.key
+    }
+}
+
+impl<E: Entity> Hash for Listed<E> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.key.hash(state);
+    }
+}
+
+impl<E: Entity> PartialEq for Listed<E> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.key == other.0.key
+    }
+}
+
+impl<E: Entity> Eq for Listed<E> {}
 
 /// A mailbox whose entity type the driver does not know.
 pub(crate) trait Room: Send + Sync {
@@ -329,8 +365,27 @@ pub(crate) enum Caller<R> {
 pub(crate) struct Seat<E: Entity> {
     pub(crate) shared: Arc<TypeShared<E>>,
     pub(crate) mailbox: Arc<Mailbox<E>>,
-    pub(crate) id: Box<str>,
-    pub(crate) key: EntityKey,
-    pub(crate) shard: ShardId,
-    pub(crate) epoch: Epoch,
+}
+
+impl<E: Entity> Seat<E> {
+    /// The entity's id. The driver starts none whose id is not UTF-8.
+    pub(crate) fn id(&self) -> &str {
+        str::from_utf8(self.mailbox.key.as_bytes()).unwrap_or_default()
+    }
+
+    /// The entity handled a message.
+    #[inline]
+    pub(crate) fn used(&self) {
+        let used = &self.mailbox.used;
+        // A touch that meets the driver's look may be missed: it is as old as the look.
+        if !used.load(Ordering::Relaxed) {
+            used.store(true, Ordering::Relaxed);
+            lock(&self.shared.used).push(self.mailbox.slot);
+        }
+    }
+
+    /// Tells the driver something. One that has ended hears nothing.
+    pub(crate) fn tell(&self, input: Input) {
+        let _ = self.shared.node.inbox.push(input, usize::MAX);
+    }
 }

@@ -1,133 +1,174 @@
-//! The task of a running entity.
+//! The task of a running entity: `started`, its messages, `stopped`. Whether it is made again decides the core.
 
 use core::future::poll_fn;
 use core::mem;
 use core::panic::AssertUnwindSafe;
-use core::pin::pin;
-use core::task::Poll;
+use core::pin::{Pin, pin};
+use core::task::{self, Poll};
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::panic::catch_unwind;
+use std::sync::Arc;
 use std::time::Instant;
 
-use shard_proto::hash::mix;
+use shard_proto::entity::End;
 
 use crate::driver::yield_once;
-use crate::entity::{BoxError, Context, Entity};
+use crate::entity::{BoxError, Context, Entity, Wish};
 use crate::error::AskError;
 use crate::lease::Look;
 use crate::queue::PushError;
 use crate::report::Reason;
-use crate::shared::{Caller, EntityStopped, Inbound, Input, Item, Seat};
+use crate::shared::{Caller, Inbound, Input, Item, Mailbox, Seat, TypeShared};
 
-/// Pause before an entity that failed is made again: the first, and the longest.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(10));
-
-/// Why an entity does not go on.
-enum End {
-    /// Its mailbox is closed.
-    Closed,
-    /// It panicked, or did not start.
-    Failed,
+/// A task ended. What it took and did not handle comes in front of what is in its mailbox.
+pub(crate) struct Ended<E: Entity> {
+    pub(crate) mailbox: Arc<Mailbox<E>>,
+    pub(crate) end: End,
+    pub(crate) taken: VecDeque<Item<E>>,
 }
 
 /// A seat and what was taken from its mailbox. Dropped, however the task ends, it hands back what was not handled.
-struct Work<E: Entity> {
+pub(crate) struct Work<E: Entity> {
     seat: Seat<E>,
     batch: VecDeque<Item<E>>,
     /// A message is being handled.
     busy: bool,
+    end: End,
 }
 
-/// Runs an entity until its mailbox is closed.
-pub(crate) async fn run<E: Entity>(seat: Seat<E>) {
-    let mut work = Work {
-        seat,
-        batch: VecDeque::new(),
-        busy: false,
-    };
-    let mut failures = 0;
-    loop {
-        if !work.seat.lease(&mut Look::default()).await {
-            return;
-        }
-        let (entity, end) = match work.seat.start().await {
-            Ok(mut entity) => {
-                let end = work.serve(&mut entity, &mut failures).await;
-                (Some(entity), end)
-            }
-            Err(end) => (None, end),
-        };
-        match (end, entity) {
-            (End::Closed, Some(mut entity)) => {
-                work.seat.stop(&mut entity).await;
-                discard(entity);
-                return;
-            }
-            (End::Closed, None) => return,
-            (End::Failed, entity) => {
-                if let Some(entity) = entity {
-                    discard(entity);
-                }
-                failures += 1;
-                if work.seat.pause(failures).await.is_err() {
-                    return;
-                }
-            }
-        }
-    }
+/// Runs an entity until its mailbox is closed, or it fails.
+#[expect(
+    clippy::manual_async_fn,
+    reason = "what an async fn is given takes up room twice"
+)]
+pub(crate) fn run<E: Entity>(mut work: Work<E>) -> impl Future<Output = ()> + Send {
+    async move { work.live().await }
 }
 
 /// Drops what is the application's.
 fn discard<E>(entity: E) {
-    if catch_unwind(AssertUnwindSafe(|| drop(entity))).is_err() {
+    if caught(|| drop(entity)).is_none() {
         tracing::debug!("an entity panicked while it was dropped");
     }
 }
 
-/// Awaits `future`, or catches its panic.
-async fn caught<F: Future>(future: F) -> Option<F::Output> {
-    let mut future = pin!(future);
-    poll_fn(|cx| {
-        catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)))
-            .map_or(Poll::Ready(None), |poll| poll.map(Some))
-    })
-    .await
+/// Runs code of the application; `None` if it panics.
+fn caught<T>(code: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(code)).ok()
+}
+
+/// Polls a future of the application; `None` if it panics.
+fn poll_caught<F: Future>(
+    future: Pin<&mut F>,
+    cx: &mut task::Context<'_>,
+) -> Poll<Option<F::Output>> {
+    caught(|| future.poll(cx)).map_or(Poll::Ready(None), |poll| poll.map(Some))
 }
 
 impl<E: Entity> Work<E> {
-    async fn serve(&mut self, entity: &mut E, failures: &mut u32) -> End {
+    pub(crate) const fn new(seat: Seat<E>) -> Self {
+        Self {
+            seat,
+            batch: VecDeque::new(),
+            busy: false,
+            end: End::Aborted,
+        }
+    }
+
+    async fn live(&mut self) {
+        if !Box::pin(self.seat.lease(&mut Look::default())).await {
+            self.end = End::Stopped;
+            return;
+        }
+        // Starting and stopping are boxed: an idle entity shall not pay for them.
+        let (mut entity, leaving) = match Box::pin(self.seat.start()).await {
+            Ok(started) => started,
+            Err(end) => {
+                self.end = end;
+                return;
+            }
+        };
+        let started = Input::Started(self.seat.shared.index, self.seat.mailbox.slot);
+        self.seat.tell(started);
+        // The driver, which that woke, waits for this thread: it must not wait for the first message as well.
+        yield_once().await;
+        let end = self.serve(&mut entity, leaving).await;
+        if end == End::Stopped {
+            Box::pin(self.seat.stop(&mut entity)).await;
+        }
+        discard(entity);
+        self.end = end;
+    }
+
+    /// `leaving`: it wants to be passivated.
+    async fn serve(&mut self, entity: &mut E, mut leaving: bool) -> End {
         let mut slice = Slice::default();
         let mut look = Look::default();
         loop {
-            if self.batch.is_empty() {
-                let queue = &self.seat.mailbox.queue;
-                let batch = &mut self.batch;
-                trim(batch);
-                if !poll_fn(|cx| queue.poll_take(cx, batch)).await {
-                    return End::Closed;
+            slice.step().await;
+            let Some(item) = self.next(leaving).await else {
+                break;
+            };
+            let held = self.seat.holds_lease(&mut look);
+            if !held || self.seat.mailbox.queue.is_closed() {
+                // Back at once: it may be aborted while it waits.
+                self.batch.push_front(item);
+                if held || !Box::pin(self.seat.lease(&mut look)).await {
+                    return End::Stopped;
                 }
+                continue;
             }
-            loop {
-                if !self.seat.holds_lease(&mut look) && !self.seat.lease(&mut look).await {
-                    return End::Closed;
-                }
-                if self.seat.mailbox.queue.is_closed() {
-                    return End::Closed;
-                }
-                let Some(item) = self.batch.pop_front() else {
-                    break;
-                };
-                self.busy = true;
-                let handled = self.seat.handle(entity, item).await;
-                self.busy = false;
-                if !handled {
-                    return End::Failed;
-                }
-                *failures = 0;
-                slice.step().await;
+            let Some((mut cx, message)) = self.seat.open(item) else {
+                continue;
+            };
+            self.busy = true;
+            let survived = {
+                // Pinned where it is made: moved, it would take up twice the room.
+                let mut handling = pin!(caught(|| entity.handle(message, &mut cx)));
+                poll_fn(|task| match handling.as_mut().as_pin_mut() {
+                    Some(handling) => poll_caught(handling, task),
+                    None => Poll::Ready(None),
+                })
+                .await
+                .is_some()
+            };
+            self.busy = false;
+            match self.seat.handled(cx, survived) {
+                Some(wants_to_leave) => leaving |= wants_to_leave,
+                None => return End::Failed,
+            }
+            self.seat.used();
+            if leaving {
+                break;
             }
         }
+        let mailbox = &self.seat.mailbox;
+        if !mailbox.queue.is_closed() {
+            // The core says when: until the mailbox is closed callers may put something in, which it has to see.
+            let index = self.seat.shared.index;
+            self.seat.tell(Input::Passivate(index, mailbox.slot));
+            poll_fn(|cx| mailbox.queue.poll_closed(cx)).await;
+        }
+        End::Stopped
+    }
+
+    /// The next message. `None`: there is none any more, or none yet and the entity does not want to wait for it.
+    async fn next(&mut self, leaving: bool) -> Option<Item<E>> {
+        if let Some(item) = self.batch.pop_front() {
+            return Some(item);
+        }
+        poll_fn(|cx| {
+            let taken = self.seat.mailbox.queue.poll_take(cx, &mut self.batch);
+            if taken.is_pending() {
+                trim(&mut self.batch);
+                if leaving {
+                    return Poll::Ready(None);
+                }
+            }
+            taken
+        })
+        .await
     }
 }
 
@@ -153,109 +194,117 @@ impl<E: Entity> Seat<E> {
         .await
     }
 
-    async fn start(&self) -> Result<E, End> {
-        let make = || (self.shared.factory)(&self.id);
-        let Ok(mut entity) = catch_unwind(AssertUnwindSafe(make)) else {
+    /// The entity, and whether it wants to be passivated.
+    async fn start(&self) -> Result<(E, bool), End> {
+        let make = || (self.shared.factory)(self.id());
+        let Some(mut entity) = caught(make) else {
             self.failed("panicked while it was made", None);
             return Err(End::Failed);
         };
         let mut cx = Context::new(self, Caller::Tell);
         let started = {
-            let mut started = pin!(caught(async { entity.started(&mut cx).await }));
+            let mut started = pin!(async { entity.started(&mut cx).await });
             // Starting is given up when the shard moves on; what it holds is dropped.
-            poll_fn(|task| match started.as_mut().poll(task) {
+            poll_fn(|task| match poll_caught(started.as_mut(), task) {
                 Poll::Ready(started) => Poll::Ready(Some(started)),
                 Poll::Pending => self.mailbox.queue.poll_closed(task).map(|()| None),
             })
             .await
         };
-        drop(cx);
-        match started {
-            Some(Some(Ok(()))) => return Ok(entity),
-            Some(Some(Err(error))) => self.failed("did not start", Some(error)),
-            Some(None) => self.failed("panicked while it started", None),
-            None => {
-                discard(entity);
-                return Err(End::Closed);
+        let end = match (started, cx.handled()) {
+            (Some(Some(Ok(()))), Wish::Fail(error)) | (Some(Some(Err(error))), _) => {
+                self.failed("did not start", Some(error));
+                End::Failed
             }
-        }
+            (Some(Some(Ok(()))), wish) => {
+                return Ok((entity, matches!(wish, Wish::Passivate)));
+            }
+            (Some(None), _) => {
+                self.failed("panicked while it started", None);
+                End::Failed
+            }
+            (None, _) => End::Stopped,
+        };
         discard(entity);
-        Err(End::Failed)
+        Err(end)
     }
 
-    /// Whether the entity survived.
-    async fn handle(&self, entity: &mut E, item: Item<E>) -> bool {
-        let mut cx = Context::new(self, item.caller);
+    /// What the entity is given. `None`: it cannot be decoded, which is reported.
+    fn open(&self, item: Item<E>) -> Option<(Context<'_, E>, E::Message)> {
+        let cx = Context::new(self, item.caller);
         let message = match item.message {
             Inbound::Value(message) => Ok(message),
             Inbound::Encoded(encoded) => encoded.decode(),
             Inbound::Long(long) => long.0.decode(),
         };
-        let message = match message {
-            Ok(message) => message,
+        match message {
+            Ok(message) => Some((cx, message)),
             Err(error) => {
-                cx.refuse();
+                cx.undecoded();
                 self.report(Reason::Codec);
                 tracing::warn!(
                     entity_type = E::TYPE,
-                    id = &*self.id,
+                    id = self.id(),
                     %error,
                     "a message cannot be decoded"
                 );
-                return true;
+                None
             }
-        };
-        if caught(async { entity.handle(message, &mut cx).await })
-            .await
-            .is_some()
-        {
-            cx.handled();
-            return true;
         }
-        drop(cx);
-        self.report(Reason::Panicked);
-        self.failed("panicked", None);
-        false
+    }
+
+    /// Whether the entity wants to leave; `None`: it failed.
+    fn handled(&self, cx: Context<'_, E>, survived: bool) -> Option<bool> {
+        if !survived {
+            drop(cx);
+            self.report(Reason::Panicked);
+            self.failed("panicked", None);
+            return None;
+        }
+        match cx.handled() {
+            Wish::Go => Some(false),
+            Wish::Passivate => Some(true),
+            Wish::Fail(error) => {
+                self.report(Reason::Failed);
+                self.failed("failed", Some(error));
+                None
+            }
+        }
     }
 
     async fn stop(&self, entity: &mut E) {
         let mut cx = Context::new(self, Caller::Tell);
-        if caught(async { entity.stopped(&mut cx).await })
-            .await
-            .is_none()
-        {
-            self.failed("panicked while it stopped", None);
+        let stopped = {
+            let mut stopping = pin!(async { entity.stopped(&mut cx).await });
+            poll_fn(|task| poll_caught(stopping.as_mut(), task)).await
+        };
+        match (stopped, cx.handled()) {
+            (None, _) => self.complain("panicked while it stopped", None),
+            (Some(()), Wish::Fail(error)) => self.complain("failed while it stopped", Some(error)),
+            _ => {}
         }
     }
 
-    /// Waits before the entity is made again; an error if its mailbox is closed meanwhile.
-    async fn pause(&self, failures: u32) -> Result<(), ()> {
-        let pause = PAUSE.0.saturating_mul(1 << (failures - 1).min(10));
-        // Half fixed, half random, so that what failed together does not come back together.
-        let chance = mix(self.epoch.to_bits() ^ u64::from(failures) ^ address(self)) % 512;
-        let pause = pause.min(PAUSE.1).mul_f64((512 + chance) as f64 / 1024.0);
-        let mut sleep = pin!(tokio::time::sleep(pause));
-        poll_fn(|cx| {
-            if sleep.as_mut().poll(cx).is_ready() {
-                return Poll::Ready(Ok(()));
-            }
-            self.mailbox.queue.poll_closed(cx).map(|()| Err(()))
-        })
-        .await
-    }
-
     fn report(&self, reason: Reason) {
-        self.shared.report(self.shard, &self.key, reason);
+        let mailbox = &self.mailbox;
+        self.shared.report(mailbox.shard, &mailbox.key, reason);
     }
 
-    fn failed(&self, what: &'static str, error: Option<BoxError>) {
+    fn failed(&self, what: &str, error: Option<BoxError>) {
+        self.complain(
+            &format!("{what}; unless that is too often, it is made again after a pause"),
+            error,
+        );
+    }
+
+    fn complain(&self, what: &str, error: Option<BoxError>) {
         let error = error.map(tracing::field::display);
         tracing::warn!(
             entity_type = E::TYPE,
-            id = &*self.id,
-            shard = self.shard.0,
+            id = self.id(),
+            shard = self.mailbox.shard.0,
             error,
-            "an entity {what}; it is made again after a pause"
+            "an entity {what}"
         );
     }
 }
@@ -288,46 +337,94 @@ impl Slice {
     }
 }
 
-fn address<T>(value: &T) -> u64 {
-    core::ptr::from_ref(value).addr() as u64
-}
-
-/// Gives back what a burst took.
+/// For an entity that goes idle: gives back what a burst took, and a buffer so small that it is quickly had again.
 fn trim<T>(batch: &mut VecDeque<T>) {
+    const SMALL: usize = 8;
     const KEEP: usize = 256;
-    if batch.capacity() > 4 * KEEP {
+    if batch.capacity() <= SMALL {
+        *batch = VecDeque::new();
+    } else if batch.capacity() > 4 * KEEP {
         batch.shrink_to(KEEP);
     }
 }
 
 impl<E: Entity> Drop for Work<E> {
     fn drop(&mut self) {
+        let seat = &self.seat;
         if self.busy {
             // Aborted, or its runtime is going down.
-            self.seat.report(Reason::Aborted);
+            seat.report(Reason::Aborted);
         }
-        let seat = &self.seat;
-        seat.mailbox.queue.close();
-        let mut rest = mem::take(&mut self.batch);
-        rest.append(&mut seat.mailbox.queue.take_rest());
-        let stopped = Input::Stopped(Box::new(EntityStopped {
-            ty: seat.shared.index,
-            shard: seat.shard,
-            opening: seat.mailbox.opening,
-            key: seat.key.clone(),
-            rest: Box::new(rest),
-        }));
-        if let Err(PushError::Closed(Input::Stopped(stopped))) =
-            seat.shared.node.inbox.push(stopped, usize::MAX)
-            && let Ok(rest) = stopped.rest.downcast::<VecDeque<Item<E>>>()
+        let ended = Input::Ended(
+            seat.shared.index,
+            Box::new(Ended {
+                mailbox: Arc::clone(&seat.mailbox),
+                end: self.end,
+                taken: mem::take(&mut self.batch),
+            }),
+        );
+        if let Err(PushError::Closed(Input::Ended(_, ended))) =
+            seat.shared.node.inbox.push(ended, usize::MAX)
+            && let Ok(ended) = ended.downcast::<Ended<E>>()
         {
             // The node has ended: nobody else reports them.
-            for item in *rest {
-                seat.report(Reason::Stopped);
-                if let Caller::Ask(responder) = item.caller {
-                    responder.fail(AskError::Stopped);
-                }
+            seat.shared.forsake(*ended);
+        }
+    }
+}
+
+impl<E: Entity> Ended<E> {
+    /// What the entity had not handled, in order. Nothing goes into its mailbox any more.
+    pub(crate) fn rest(self) -> VecDeque<Item<E>> {
+        self.mailbox.queue.close();
+        let mut rest = self.taken;
+        rest.append(&mut self.mailbox.queue.take_rest());
+        rest
+    }
+}
+
+impl<E: Entity> TypeShared<E> {
+    /// Reports what an entity had not handled when the node ended.
+    pub(crate) fn forsake(&self, ended: Ended<E>) {
+        let mailbox = Arc::clone(&ended.mailbox);
+        for item in ended.rest() {
+            self.report(mailbox.shard, &mailbox.key, Reason::Stopped);
+            if let Caller::Ask(responder) = item.caller {
+                responder.fail(AskError::Stopped);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Small(u64);
+
+    impl Entity for Small {
+        const TYPE: &'static str = "small";
+        type Message = u64;
+        type Reply = u64;
+
+        fn create(_id: &str) -> Self {
+            Self(0)
+        }
+
+        async fn handle(&mut self, add: u64, cx: &mut Context<'_, Self>) {
+            self.0 += add;
+            cx.reply(self.0);
+        }
+    }
+
+    fn size_of_result<A, B>(_: impl FnOnce(A) -> B) -> usize {
+        size_of::<B>()
+    }
+
+    /// Every idle entity costs this.
+    #[test]
+    fn an_entity_is_small() {
+        assert!(size_of_result(run::<Small>) <= 320);
+        assert!(size_of::<Mailbox<Small>>() <= 176);
     }
 }

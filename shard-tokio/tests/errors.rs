@@ -3,10 +3,13 @@
 
 mod common;
 
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use common::log::log;
-use common::{Answer, Peer, Say, Scribe, World, builder, free_address, map_that, scribes, within};
+use common::{
+    Answer, Peer, Say, Scribe, World, builder, free_address, map_that, scribes, until, within,
+};
 use shard_tokio::{AskError, Node, NotReady, Reason, StartError, TellError};
 
 #[tokio::test]
@@ -269,7 +272,8 @@ async fn a_mailbox_is_bounded_in_bytes_too() {
     .await;
 }
 
-/// Nobody, here or on another node, makes a node run more entities than it may.
+/// Beyond its limit a node passivates some for others; but nobody, here or on another node, makes it run more than twice
+/// as many while those do not stop.
 #[tokio::test]
 async fn one_entity_too_many_is_refused() {
     within(30, "entities", async {
@@ -279,11 +283,19 @@ async fn one_entity_too_many_is_refused() {
         let node = builder("a", &seeds[0], &seeds).start().await.unwrap();
         let a = scribes(&node, &world, |it| it.max_entities(10)).await;
         let b = Peer::proxy("b", &free_address(), &seeds, &world).await;
+        let from = |e: u64| if e.is_multiple_of(2) { &a } else { &b.scribes };
         for e in 0..10 {
-            let from = if e % 2 == 0 { &a } else { &b.scribes };
-            let answer = from.entity(format!("e{e}")).ask(Say::Add(1)).await;
+            let entity = from(e).entity(format!("e{e}"));
+            let answer = entity.ask(Say::Add(1)).await;
+            assert_eq!(answer, Ok(Answer::Sum(1)));
+            entity.tell(Say::Block).await.unwrap();
+        }
+        until(|| world.blocked.load(SeqCst) == 10).await;
+        for e in 10..20 {
+            let answer = from(e).entity(format!("e{e}")).ask(Say::Add(1)).await;
             assert_eq!(answer, Ok(Answer::Sum(1)));
         }
+        assert_eq!((a.running(), a.stats().passivated_limit), (10, 10));
         for from in [&a, &b.scribes] {
             let mut undelivered = from.node().undelivered();
             let more = from.entity("more");
@@ -293,11 +305,16 @@ async fn one_entity_too_many_is_refused() {
             let reason = undelivered.next().await.unwrap().reason;
             let expected = [Reason::BufferFull, Reason::TooManyEntities];
             assert_eq!(reason, expected[usize::from(here)]);
-            assert_eq!(from.entity("e3").ask(Say::Add(0)).await, Ok(Answer::Sum(1)));
+            let answer = from.entity("e13").ask(Say::Add(0)).await;
+            assert_eq!(answer, Ok(Answer::Sum(1)));
         }
         assert_eq!((a.running(), node.stats().core.returned), (10, 2));
         log.line(&["WARN", "`max_entities`", "scribe", "refused=4"])
             .await;
+        world.door.add_permits(10);
+        let more = a.entity("more");
+        while more.ask(Say::Add(1)).await != Ok(Answer::Sum(1)) {}
+        assert_eq!(a.running(), 10);
     })
     .await;
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use shard_proto::node::{AddTypeError, BodyError};
 use shard_proto::node::{
-    Ask, Delivery, DialId, EntityKey, REPLY_ANSWER, REPLY_REFUSED, SendError, Sent, TypeIndex,
+    Ask, Delivery, DialId, EntityKey, Message, REPLY_ANSWER, REPLY_FAILED, REPLY_REFUSED,
+    SendError, Sent, TypeIndex,
 };
 use shard_proto::region::Origin;
 use shard_proto::{Epoch, ShardId};
@@ -15,9 +16,9 @@ use crate::ask::Pending;
 use crate::body::Body;
 use crate::entity::status_error;
 use crate::error::{AskError, TypeError};
-use crate::host::{Crowded, From, Refused};
+use crate::host::{Crowded, Desk, Effect, From, Host, Refused};
 use crate::report::Reason;
-use crate::shared::{EntityStopped, Input};
+use crate::shared::Input;
 use crate::transport::Connection;
 
 use super::{Command, ConnId, Driver, NetEvent, Phase, STOP};
@@ -56,7 +57,15 @@ impl Driver {
                 self.core.reply(self.now, to, status, write);
                 return;
             }
-            Input::Stopped(stopped) => self.stopped(*stopped),
+            Input::Started(ty, slot) => {
+                self.with_host(ty, |host, desk| host.started(desk, slot));
+            }
+            Input::Passivate(ty, slot) => {
+                self.with_host(ty, |host, desk| host.passivate(desk, slot));
+            }
+            Input::Ended(ty, ended) => {
+                self.with_host(ty, |host, desk| host.ended(desk, ended));
+            }
             Input::Net(event) => self.net(event),
             Input::Command(command) => self.command(*command),
         }
@@ -101,9 +110,12 @@ impl Driver {
         shard: ShardId,
         epoch: Epoch,
         from: From,
-        message: shard_proto::node::Message<Body>,
+        message: Message<Body>,
     ) -> Option<Crowded> {
-        match self.host(ty)?.deliver(shard, epoch, from, message) {
+        let delivered = self.with_host(ty, |host, desk| {
+            host.deliver(desk, shard, epoch, from, message)
+        });
+        match delivered? {
             Ok(crowded) => crowded,
             Err(refused) => {
                 self.refused(ty, shard, epoch, *refused);
@@ -112,34 +124,95 @@ impl Driver {
         }
     }
 
+    /// Tells a host something, and does what comes of it.
+    #[inline]
+    pub(super) fn with_host<T>(
+        &mut self,
+        ty: TypeIndex,
+        tell: impl FnOnce(&mut dyn Host, &mut Desk<'_>) -> T,
+    ) -> Option<T> {
+        let host = self.hosts.get_mut(usize::from(ty.0))?.as_mut()?;
+        let mut desk = Desk {
+            now: self.now,
+            asks: &mut self.asks,
+            effects: &mut self.effects,
+        };
+        let told = tell(&mut **host, &mut desk);
+        if !self.effects.is_empty() {
+            self.effects(ty);
+        }
+        Some(told)
+    }
+
+    #[cold]
+    fn effects(&mut self, ty: TypeIndex) {
+        // None of them tells a host anything that has effects.
+        let mut effects = mem::take(&mut self.effects);
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::GiveBack(shard, epoch, origin, message) => {
+                    self.give_back(ty, shard, epoch, origin, *message);
+                }
+                Effect::Refused(shard, epoch, refused) => self.refused(ty, shard, epoch, *refused),
+                Effect::Stopped {
+                    shard,
+                    epoch,
+                    forced,
+                    ran,
+                } => {
+                    self.unschedule(ty, shard, epoch);
+                    self.hosted = self.hosted.saturating_sub(usize::from(ran));
+                    self.core.shard_stopped(self.now, ty, shard, epoch, forced);
+                }
+            }
+        }
+        self.effects = effects;
+    }
+
     #[cold]
     fn refused(&mut self, ty: TypeIndex, shard: ShardId, epoch: Epoch, refused: Refused) {
         let Refused {
             reason,
             from,
-            message,
+            mut message,
         } = refused;
         match from {
             From::Local(pending) => {
                 if let Some(pending) = pending {
                     pending.resolve(Err(match reason {
-                        Reason::MailboxFull | Reason::TooManyEntities => AskError::BufferFull,
+                        Reason::BufferFull | Reason::MailboxFull | Reason::TooManyEntities => {
+                            AskError::BufferFull
+                        }
                         Reason::Stopped => AskError::Stopped,
+                        Reason::Parked => AskError::EntityFailed,
                         _ => AskError::Refused,
                     }));
                 }
                 self.report(ty, shard, &message.id, reason);
             }
-            From::Remote(origin, ..)
-                if matches!(reason, Reason::MailboxFull | Reason::TooManyEntities) =>
+            From::Remote(origin, life, reply)
+                if matches!(
+                    (reason, &reply),
+                    (
+                        Reason::BufferFull | Reason::MailboxFull | Reason::TooManyEntities,
+                        _
+                    ) | (Reason::Parked, None)
+                ) =>
             {
+                message.sender = life;
+                message.correlation = reply.map_or(0, |reply| reply.correlation);
                 let now = self.now;
                 self.core
                     .return_full(now, ty, shard, epoch, origin, message);
             }
             From::Remote(.., reply) => {
                 if let Some(reply) = reply {
-                    self.core.reply(self.now, reply, REPLY_REFUSED, |_| Ok(()));
+                    let status = if reason == Reason::Parked {
+                        REPLY_FAILED
+                    } else {
+                        REPLY_REFUSED
+                    };
+                    self.core.reply(self.now, reply, status, |_| Ok(()));
                 }
                 self.report(ty, shard, &message.id, reason);
             }
@@ -152,64 +225,42 @@ impl Driver {
         }
     }
 
-    fn stopped(&mut self, stopped: EntityStopped) {
-        let (ty, shard) = (stopped.ty, stopped.shard);
-        let mut rest = mem::take(&mut self.rest);
-        let Self { hosts, asks, .. } = self;
-        let host = hosts.get_mut(usize::from(ty.0)).and_then(Option::as_mut);
-        let left = host.and_then(|host| host.stopped(stopped, asks, &mut rest));
-        // Of a shard that is not stopping: the core refuses them, and they are reported.
-        let epoch = left.map_or(Epoch::NONE, |(epoch, _)| epoch);
-        self.give_back(ty, shard, epoch, &mut rest);
-        self.rest = rest;
-        if let Some((epoch, 0)) = left {
-            let forced = self.unschedule(ty, shard, epoch);
-            self.hosted = self.hosted.saturating_sub(1);
-            self.core.shard_stopped(self.now, ty, shard, epoch, forced);
-        }
-    }
-
-    pub(super) fn give_back(
+    fn give_back(
         &mut self,
         ty: TypeIndex,
         shard: ShardId,
         epoch: Epoch,
-        rest: &mut crate::host::Rest,
+        origin: Origin,
+        message: Message<Body>,
     ) {
-        for (origin, message) in rest.drain(..) {
-            let given = self
-                .core
-                .give_back(self.now, ty, shard, epoch, origin, message);
-            if let Err(message) = given {
-                // Its caller is told where it is.
-                if let Origin::Remote(node) = origin {
-                    self.core
-                        .return_full(self.now, ty, shard, epoch, node, message);
-                    continue;
-                }
-                let ask = message.ask.and_then(|ask| self.asks.remove(ask.key));
-                if let Some(pending) = ask {
-                    pending.resolve(Err(AskError::Stopped));
-                }
-                self.report(ty, shard, &message.id, Reason::Stopped);
-            }
+        let given = self
+            .core
+            .give_back(self.now, ty, shard, epoch, origin, message);
+        let Err(message) = given else {
+            return;
+        };
+        // Its caller is told where it is.
+        if let Origin::Remote(node) = origin {
+            self.core
+                .return_full(self.now, ty, shard, epoch, node, message);
+            return;
         }
+        let ask = message.ask.and_then(|ask| self.asks.remove(ask.key));
+        if let Some(pending) = ask {
+            pending.resolve(Err(AskError::Stopped));
+        }
+        self.report(ty, shard, &message.id, Reason::Stopped);
     }
 
-    /// Whether its entities were aborted.
-    fn unschedule(&mut self, ty: TypeIndex, shard: ShardId, epoch: Epoch) -> bool {
-        let key = self
-            .aborts
-            .iter()
-            .find(|((_, t, s), (e, _))| (*t, *s, *e) == (ty, shard, epoch))
-            .map(|(key, _)| *key);
-        key.and_then(|key| self.aborts.remove(&key))
-            .is_some_and(|(_, aborted)| aborted)
+    fn unschedule(&mut self, ty: TypeIndex, shard: ShardId, epoch: Epoch) {
+        self.aborts
+            .retain(|(_, t, s), (e, _)| (*t, *s, *e) != (ty, shard, epoch));
     }
 
     /// Aborts what has not stopped. Returns how many entities that concerns.
     pub(super) fn abort_now(&mut self, ty: TypeIndex, shard: ShardId, epoch: Epoch) -> usize {
-        let count = self.host(ty).map_or(0, |host| host.abort(shard, epoch));
+        let told = self.with_host(ty, |host, desk| host.abort(desk, shard, epoch));
+        let count = told.unwrap_or(0);
         if count > 0 {
             let at = self.now.after(super::ABORTED);
             self.aborts.insert((at, ty, shard), (epoch, true));
@@ -218,28 +269,19 @@ impl Driver {
     }
 
     pub(super) fn abort(&mut self, ty: TypeIndex, shard: ShardId, epoch: Epoch, aborted: bool) {
-        let Self { hosts, asks, .. } = self;
-        let Some(host) = hosts.get_mut(usize::from(ty.0)).and_then(Option::as_mut) else {
-            return;
-        };
-        if !aborted {
-            let (name, count) = (host.name(), self.abort_now(ty, shard, epoch));
-            if count > 0 {
-                tracing::warn!(
-                    entity_type = name,
-                    shard = shard.0,
-                    count,
-                    "entities did not stop in time and are aborted"
-                );
-            }
+        if aborted {
+            self.with_host(ty, |host, desk| host.abandon(desk, shard, epoch));
             return;
         }
-        let mut rest = mem::take(&mut self.rest);
-        host.abandon(shard, epoch, asks, &mut rest);
-        self.give_back(ty, shard, epoch, &mut rest);
-        self.rest = rest;
-        self.hosted = self.hosted.saturating_sub(1);
-        self.core.shard_stopped(self.now, ty, shard, epoch, true);
+        let count = self.abort_now(ty, shard, epoch);
+        if count > 0 {
+            tracing::warn!(
+                entity_type = self.type_name(Some(ty)),
+                shard = shard.0,
+                count,
+                "entities did not stop in time and are aborted"
+            );
+        }
     }
 
     fn net(&mut self, event: NetEvent) {
@@ -434,6 +476,10 @@ impl Driver {
                 self.core
                     .handle_member(self.now, change, address.as_deref());
             }
+            Command::Passivate(ty, key, teller) => {
+                let told = self.with_host(ty, |host, desk| host.passivate_key(desk, &key));
+                let _ = teller.send(told.unwrap_or(false));
+            }
             Command::StopType(ty, stopper) => {
                 self.core.stop_type(self.now, ty);
                 let name = self.host(ty).map(|host| host.name());
@@ -480,7 +526,9 @@ impl Driver {
                 self.report(ty, shard, &id, Reason::Stopped);
                 self.settle(ty, shard);
             }
-            Input::Stopped(stopped) => self.stopped(*stopped),
+            Input::Ended(ty, ended) => {
+                self.with_host(ty, |host, desk| host.ended(desk, ended));
+            }
             Input::Command(command) => match *command {
                 Command::AddType { make, .. } => {
                     make(Err(TypeError::Stopped));
@@ -488,9 +536,12 @@ impl Driver {
                 Command::Leave(leaver, _) => self.leavers.push(leaver),
                 Command::Shutdown(stopper) => self.stoppers.extend(stopper),
                 // Whoever waits for the type learns by the sender's drop that it has stopped.
-                Command::Member(..) | Command::StopType(..) | Command::Lead(_) => {}
+                Command::Member(..)
+                | Command::StopType(..)
+                | Command::Passivate(..)
+                | Command::Lead(_) => {}
             },
-            Input::Reply { .. } | Input::Net(_) => {}
+            Input::Reply { .. } | Input::Started(..) | Input::Passivate(..) | Input::Net(_) => {}
         }
     }
 }

@@ -79,13 +79,7 @@ impl Driver {
                     }));
                 }
             }
-            NodeCommand::StartShard { ty, shard, epoch } => {
-                if let Some(host) = self.host(ty) {
-                    host.start(shard, epoch);
-                    self.hosted += 1;
-                }
-                self.core.shard_started(self.now, ty, shard, epoch);
-            }
+            NodeCommand::StartShard { ty, shard, epoch } => self.start_shard(ty, shard, epoch),
             NodeCommand::Open { ty, shard, epoch } => {
                 if let Some(host) = self.host(ty) {
                     host.open(shard, epoch);
@@ -172,11 +166,20 @@ impl Driver {
         self.shared.lease.set(until);
     }
 
+    fn start_shard(&mut self, ty: TypeIndex, shard: ShardId, epoch: Epoch) {
+        let started = self.with_host(ty, |host, desk| host.start(desk, shard, epoch));
+        if started.is_some() {
+            self.hosted += 1;
+        }
+        self.core.shard_started(self.now, ty, shard, epoch);
+    }
+
     fn stop_shard(&mut self, ty: TypeIndex, shard: ShardId, epoch: Epoch, abort_at: Instant) {
-        let left = self.host(ty).map_or(0, |host| host.stop(shard, epoch));
-        if left == 0 {
-            self.hosted = self.hosted.saturating_sub(1);
-            self.core.shard_stopped(self.now, ty, shard, epoch, false);
+        let stopping = self.with_host(ty, |host, desk| host.stop(desk, shard, epoch));
+        if stopping != Some(true) {
+            if stopping.is_none() {
+                self.core.shard_stopped(self.now, ty, shard, epoch, false);
+            }
         } else if abort_at <= self.now {
             // The lease is over: not even a message that is being handled goes on here.
             self.abort_now(ty, shard, epoch);
@@ -250,7 +253,7 @@ impl Driver {
         }
     }
 
-    fn type_name(&self, ty: Option<TypeIndex>) -> &'static str {
+    pub(super) fn type_name(&self, ty: Option<TypeIndex>) -> &'static str {
         let host = ty.and_then(|ty| self.hosts.get(usize::from(ty.0))?.as_ref());
         host.map_or("?", |host| host.name())
     }

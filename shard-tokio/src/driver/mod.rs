@@ -15,14 +15,14 @@ use std::io;
 use std::sync::Arc;
 
 use shard_proto::membership::MemberChange;
-use shard_proto::node::{DialId, Node as Core, Strategy, TypeConfig, TypeIndex};
+use shard_proto::node::{DialId, EntityKey, Node as Core, Strategy, TypeConfig, TypeIndex};
 use shard_proto::{Epoch, Instant, ShardId, Term, earliest};
 use tokio::sync::oneshot;
 
 use crate::ask::Asks;
 use crate::body::Body;
 use crate::error::{LeaveError, TypeError};
-use crate::host::{Host, Rest};
+use crate::host::{Effect, Host};
 use crate::shared::{Input, NodeShared, lock};
 use crate::transport::{Connection, Transport};
 pub(crate) use links::ConnId;
@@ -38,6 +38,8 @@ pub(crate) enum Command {
     },
     Member(MemberChange, Option<String>),
     StopType(TypeIndex, oneshot::Sender<()>),
+    /// Answers whether the entity runs here.
+    Passivate(TypeIndex, EntityKey, oneshot::Sender<bool>),
     /// `true`: also if it ends the quorum.
     Leave(oneshot::Sender<Result<(), LeaveError>>, bool),
     /// Who leads is decided elsewhere.
@@ -100,7 +102,7 @@ pub(crate) struct Driver {
     aborts: BTreeMap<(Instant, TypeIndex, ShardId), (Epoch, bool)>,
     /// Messages of one shard that left the long way in a row.
     settling: Option<(TypeIndex, ShardId, u32)>,
-    rest: Rest,
+    effects: Vec<Effect>,
     failed_dials: HashMap<String, u32>,
     refused_connections: u64,
     phase: Phase,
@@ -144,7 +146,7 @@ impl Driver {
             hosted: 0,
             aborts: BTreeMap::new(),
             settling: None,
-            rest: Vec::new(),
+            effects: Vec::new(),
             failed_dials: HashMap::new(),
             refused_connections: 0,
             phase: Phase::Running,
@@ -207,7 +209,9 @@ impl Driver {
             _ => None,
         };
         let own = earliest(earliest(abort, give_up), self.links.deadline());
-        earliest(self.core.poll_timeout(), own)
+        let hosts = self.hosts.iter().flatten();
+        let entities = hosts.map(|host| host.deadline()).fold(None, earliest);
+        earliest(earliest(self.core.poll_timeout(), entities), own)
     }
 
     /// One turn: what is due first, so that no flood of input delays it.
@@ -289,6 +293,17 @@ impl Driver {
             self.commands();
         }
         self.commands();
+        for index in (0..).map(TypeIndex).take(self.hosts.len()) {
+            for _ in 0..BATCHES {
+                let now = self.now;
+                let due = self.host(index).and_then(|host| host.deadline());
+                if due.is_none_or(|at| at > now) {
+                    break;
+                }
+                self.with_host(index, |host, desk| host.expire(desk));
+                self.commands();
+            }
+        }
         while let Some(entry) = self.aborts.first_entry() {
             let (at, ty, shard) = *entry.key();
             if at > self.now {
@@ -302,11 +317,12 @@ impl Driver {
 
     /// Goes on with the end of types and of the node.
     fn advance(&mut self) {
+        let now = self.now;
         for (ty, stopper) in mem::take(&mut self.stopping_types) {
             match self.host(ty) {
                 Some(host) if host.is_hosting() => self.stopping_types.push((ty, stopper)),
                 Some(host) => {
-                    host.end();
+                    host.end(now);
                     let _ = stopper.send(());
                 }
                 None => {}
@@ -356,7 +372,7 @@ impl Driver {
     fn close(&mut self) {
         self.shared.end();
         for host in self.hosts.iter_mut().flatten() {
-            host.end();
+            host.end(self.now);
         }
         let mut rest = mem::take(&mut self.batch);
         rest.append(&mut self.shared.inbox.take_rest());

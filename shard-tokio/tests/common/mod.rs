@@ -58,6 +58,8 @@ pub struct World {
     pub lives: Mutex<Vec<(String, &'static str)>>,
     /// Entities that block wait for a permit.
     pub door: tokio::sync::Semaphore,
+    /// How often one began to.
+    pub blocked: std::sync::atomic::AtomicU32,
     /// Starts that shall fail.
     pub bad_starts: std::sync::atomic::AtomicU32,
 }
@@ -68,6 +70,7 @@ impl World {
             log: Mutex::default(),
             lives: Mutex::default(),
             door: tokio::sync::Semaphore::new(0),
+            blocked: 0.into(),
             bad_starts: 0.into(),
         })
     }
@@ -190,6 +193,9 @@ impl Entity for Scribe {
                 cx.reply(Answer::Done);
             }
             Say::Block => {
+                self.world
+                    .blocked
+                    .fetch_add(1, std::sync::atomic::Ordering::SeqCst);
                 self.world.door.acquire().await.unwrap().forget();
                 cx.reply(Answer::Done);
             }

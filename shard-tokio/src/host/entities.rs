@@ -1,0 +1,579 @@
+//! Does what the core's [`Entities`] decide.
+
+use core::any::Any;
+use core::mem;
+use core::str;
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+
+use shard_proto::entity::{Delivered, End, Entities, EntityCommand, EntitySlot, Refusal};
+use shard_proto::node::{EntityKey, Message, Weight};
+use shard_proto::wire::control::RegisterRefusal;
+use shard_proto::{Epoch, Home, Instant, ShardId};
+use tokio::task::AbortHandle;
+
+use super::item::{from_item, to_item, to_message};
+use super::{Crowded, Desk, Effect, From, Host, Refused};
+use crate::ask::Asks;
+use crate::body::{Body, Encoded};
+use crate::entity::Entity;
+use crate::gate::{Gate, Opening, Way};
+use crate::queue::{PushError, Queue};
+use crate::report::Reason;
+use crate::shared::{Caller, Item, Listed, Mailbox, Seat, TypeShared, lock};
+use crate::task::{self, Ended, Work};
+
+/// A shard that runs here.
+struct Hosted {
+    epoch: Epoch,
+    opening: Opening,
+    stopping: bool,
+}
+
+/// An entity that has a task.
+struct Running<E: Entity> {
+    mailbox: Arc<Mailbox<E>>,
+    task: AbortHandle,
+    /// A link was held up for it since it last kept up.
+    slow: bool,
+}
+
+pub(crate) struct TypeHost<E: Entity> {
+    shared: Arc<TypeShared<E>>,
+    core: Entities<Item<E>>,
+    shards: Box<[Option<Hosted>]>,
+    /// By the index of their slot.
+    running: Vec<Option<Running<E>>>,
+    /// Tasks that ended since the list of used entities was looked at.
+    ended: u32,
+    /// Messages refused because there were too many entities.
+    too_many: u64,
+    over: bool,
+}
+
+impl<E: Entity> TypeHost<E> {
+    pub(crate) fn new(shared: Arc<TypeShared<E>>, core: Entities<Item<E>>) -> Self {
+        let shards = (0..shared.shards).map(|_| None).collect();
+        Self {
+            shared,
+            core,
+            shards,
+            running: Vec::new(),
+            ended: 0,
+            too_many: 0,
+            over: false,
+        }
+    }
+
+    fn hosted(&mut self, shard: ShardId, epoch: Epoch) -> Option<&mut Hosted> {
+        let slot = self.shards.get_mut(shard.0 as usize)?;
+        slot.as_mut().filter(|hosted| hosted.epoch == epoch)
+    }
+
+    fn running(&mut self, slot: EntitySlot) -> Option<&mut Running<E>> {
+        let running = self.running.get_mut(slot.index as usize)?.as_mut()?;
+        (running.mailbox.slot == slot).then_some(running)
+    }
+
+    /// Does what the core wants done. After everything it is told, before anything else happens: messages that it keeps
+    /// count as delivered, so a mailbox that it wants closed must not take any more ([`Mailbox`]).
+    #[inline]
+    fn commands(&mut self, desk: &mut Desk<'_>) {
+        while let Some(command) = self.core.poll_command() {
+            self.obey(desk, command);
+        }
+    }
+
+    fn obey(&mut self, desk: &mut Desk<'_>, command: EntityCommand<Item<E>>) {
+        match command {
+            EntityCommand::Start {
+                slot,
+                shard,
+                epoch,
+                key,
+            } => self.launch(slot, shard, epoch, key),
+            EntityCommand::Deliver { slot, payload } => {
+                let Some(running) = self.running(slot) else {
+                    return;
+                };
+                if let Err(PushError::Full(item) | PushError::Closed(item)) =
+                    running.mailbox.queue.push(payload, usize::MAX)
+                {
+                    let mailbox = Arc::clone(&running.mailbox);
+                    self.give_back(desk, &mailbox, Err([item]));
+                }
+            }
+            EntityCommand::Publish { slot } => {
+                if let Some(running) = self.running(slot) {
+                    let listed = Listed(Arc::clone(&running.mailbox));
+                    self.shared.directory.pin().insert(listed, ());
+                }
+            }
+            EntityCommand::Close { slot } => self.close(slot),
+            EntityCommand::Abort { slot } => {
+                if let Some(running) = self.running(slot) {
+                    running.task.abort();
+                }
+            }
+            EntityCommand::GiveBack {
+                shard,
+                epoch,
+                key,
+                payload,
+            } => {
+                let (origin, message) = to_message(&key, payload, desk.asks);
+                desk.effects
+                    .push(Effect::GiveBack(shard, epoch, origin, Box::new(message)));
+            }
+            EntityCommand::Reject {
+                shard,
+                key,
+                reason,
+                payload,
+            } => {
+                let epoch = self.shards.get(shard.0 as usize).and_then(Option::as_ref);
+                let epoch = epoch.map_or(Epoch::NONE, |hosted| hosted.epoch);
+                let reason = self.reason(reason);
+                let (body, weight, from) = from_item(payload);
+                let mut message = Message::new(key, body, None);
+                message.weight = weight;
+                let refused = Refused {
+                    reason,
+                    from,
+                    message,
+                };
+                desk.effects
+                    .push(Effect::Refused(shard, epoch, Box::new(refused)));
+            }
+            EntityCommand::ShardStopped {
+                shard,
+                epoch,
+                forced,
+            } => {
+                let ran = self.hosted(shard, epoch).is_some();
+                if ran {
+                    self.shards[shard.0 as usize] = None;
+                    self.shared.status.set_hosted(shard, None);
+                }
+                desk.effects.push(Effect::Stopped {
+                    shard,
+                    epoch,
+                    forced,
+                    ran,
+                });
+            }
+            // Types that remember nothing have nowhere to record it.
+            EntityCommand::Record { .. } => {}
+        }
+    }
+
+    fn launch(&mut self, slot: EntitySlot, shard: ShardId, epoch: Epoch, key: EntityKey) {
+        let Some(hosted) = self.hosted(shard, epoch) else {
+            return;
+        };
+        let mailbox = Arc::new(Mailbox {
+            opening: hosted.opening,
+            queue: Queue::new(),
+            used: AtomicBool::new(false),
+            slot,
+            shard,
+            epoch,
+            key,
+        });
+        let work = Work::new(Seat {
+            shared: Arc::clone(&self.shared),
+            mailbox: Arc::clone(&mailbox),
+        });
+        let task = tokio::spawn(task::run(work)).abort_handle();
+        let index = slot.index as usize;
+        if self.running.len() <= index {
+            self.running.resize_with(index + 1, || None);
+        }
+        self.running[index] = Some(Running {
+            mailbox,
+            task,
+            slow: false,
+        });
+    }
+
+    /// No caller puts anything into its mailbox any more.
+    fn close(&mut self, slot: EntitySlot) {
+        let Some(running) = self.running(slot) else {
+            return;
+        };
+        let mailbox = Arc::clone(&running.mailbox);
+        mailbox.queue.close();
+        self.shared.directory.pin().remove(&mailbox.key);
+    }
+
+    /// What an entity had not handled whose life the core does not know any more goes back to the region, which says
+    /// what becomes of it.
+    fn give_back(
+        &self,
+        desk: &mut Desk<'_>,
+        mailbox: &Mailbox<E>,
+        told: Result<(), impl IntoIterator<Item = Item<E>>>,
+    ) {
+        let Err(rest) = told else {
+            return;
+        };
+        for item in rest {
+            let (origin, message) = to_message(&mailbox.key, item, desk.asks);
+            let (shard, epoch) = (mailbox.shard, mailbox.epoch);
+            desk.effects
+                .push(Effect::GiveBack(shard, epoch, origin, Box::new(message)));
+        }
+    }
+
+    /// Tells the core which entities were used.
+    fn touch(&mut self, now: Instant) {
+        self.ended = 0;
+        let mut used = mem::take(&mut *lock(&self.shared.used));
+        for slot in used.drain(..) {
+            if let Some(running) = self.running(slot) {
+                running.mailbox.used.store(false, Ordering::Relaxed);
+                self.core.touched(now, slot);
+            }
+        }
+        // The room is used again, unless there is much of it.
+        let mut list = lock(&self.shared.used);
+        if list.capacity() < used.capacity() && used.capacity() <= 4096 {
+            used.append(&mut list);
+            *list = used;
+        }
+    }
+
+    #[cold]
+    fn reason(&mut self, refusal: Refusal) -> Reason {
+        match refusal {
+            Refusal::NotHosted => Reason::Stopped,
+            Refusal::KeepFull => Reason::BufferFull,
+            Refusal::Parked => Reason::Parked,
+            Refusal::TooMany => {
+                self.too_many += 1;
+                if self.too_many.is_power_of_two() {
+                    tracing::warn!(
+                        entity_type = E::TYPE,
+                        running = self.core.running(),
+                        refused = self.too_many,
+                        "no room for another entity, and those that shall go for it have not stopped yet: raise the \
+                         setting `max_entities`"
+                    );
+                }
+                Reason::TooManyEntities
+            }
+            _ => Reason::Other,
+        }
+    }
+
+    #[cold]
+    fn refuse(
+        reason: Reason,
+        from: From,
+        message: Message<Body>,
+    ) -> Result<Option<Crowded>, Box<Refused>> {
+        Err(Box::new(Refused {
+            reason,
+            from,
+            message,
+        }))
+    }
+
+    #[cold]
+    fn refuse_item(
+        reason: Reason,
+        item: Item<E>,
+        mut message: Message<Body>,
+    ) -> Result<Option<Crowded>, Box<Refused>> {
+        let (body, weight, from) = from_item(item);
+        message.body = body;
+        message.weight = weight;
+        Self::refuse(reason, from, message)
+    }
+}
+
+impl<E: Entity> Host for TypeHost<E> {
+    fn name(&self) -> &'static str {
+        E::TYPE
+    }
+
+    fn gate(&self, shard: ShardId) -> Option<&Gate> {
+        self.shared.gates.get(shard.0 as usize)
+    }
+
+    fn start(&mut self, desk: &mut Desk<'_>, shard: ShardId, epoch: Epoch) {
+        let Some(slot) = self.shards.get_mut(shard.0 as usize) else {
+            return;
+        };
+        *slot = Some(Hosted {
+            epoch,
+            opening: self.shared.gate(shard).start(),
+            stopping: false,
+        });
+        self.shared.status.set_hosted(shard, Some(epoch));
+        self.core.start_shard(desk.now, shard, epoch);
+        self.commands(desk);
+    }
+
+    fn open(&mut self, shard: ShardId, epoch: Epoch) {
+        if self
+            .hosted(shard, epoch)
+            .is_some_and(|hosted| !hosted.stopping)
+        {
+            self.shared.gate(shard).set(Way::Open);
+        }
+    }
+
+    fn deliver(
+        &mut self,
+        desk: &mut Desk<'_>,
+        shard: ShardId,
+        epoch: Epoch,
+        from: From,
+        mut message: Message<Body>,
+    ) -> Result<Option<Crowded>, Box<Refused>> {
+        let weight = message.weight.take();
+        if matches!(from, From::Remote(..)) {
+            if weight.as_ref().is_some_and(Weight::is_over) {
+                message.weight = weight;
+                return Self::refuse(Reason::MailboxFull, from, message);
+            }
+            // Those of this node began as one.
+            if str::from_utf8(message.id.as_bytes()).is_err() {
+                return Self::refuse(Reason::BadId, from, message);
+            }
+        }
+        let item = match to_item(message.body, weight, from) {
+            Ok(item) => item,
+            Err((body, from)) => {
+                message.body = body;
+                return Self::refuse(Reason::Codec, from, message);
+            }
+        };
+        message.body = Body::Encoded(Encoded::EMPTY);
+        if self.core.is_full() && self.core.find(&message.id).is_none() {
+            self.touch(desk.now);
+        }
+        let delivered = self.core.deliver(desk.now, shard, epoch, &message.id, item);
+        self.commands(desk);
+        let (slot, item) = match delivered {
+            Delivered::Mailbox { slot, payload } => (slot, payload),
+            Delivered::Kept => return Ok(None),
+            Delivered::Refused { reason, payload } => {
+                let reason = self.reason(reason);
+                return Self::refuse_item(reason, payload, message);
+            }
+        };
+        let limits = self.shared.limits;
+        let Some(running) = self.running(slot) else {
+            return Self::refuse_item(Reason::Stopped, item, message);
+        };
+        let local = matches!(item.caller, Caller::Tell | Caller::Ask(_));
+        let limit = if local { usize::MAX } else { limits.overflow() };
+        match running.mailbox.queue.push(item, limit) {
+            Ok(count) if count < limits.crowd() => {
+                running.slow = false;
+                Ok(None)
+            }
+            Ok(_) if local || running.slow => Ok(None),
+            Ok(_) => {
+                running.slow = true;
+                Ok(Some(Crowded {
+                    mailbox: running.mailbox.clone(),
+                    limit: limits.crowd(),
+                }))
+            }
+            Err(PushError::Full(item)) => Self::refuse_item(Reason::MailboxFull, item, message),
+            Err(PushError::Closed(item)) => Self::refuse_item(Reason::Stopped, item, message),
+        }
+    }
+
+    fn started(&mut self, desk: &mut Desk<'_>, slot: EntitySlot) {
+        if self.running(slot).is_some() {
+            self.core.started(desk.now, slot);
+            self.commands(desk);
+        }
+    }
+
+    fn passivate(&mut self, desk: &mut Desk<'_>, slot: EntitySlot) {
+        if self.running(slot).is_some() {
+            self.core.passivate(desk.now, slot);
+            self.commands(desk);
+        }
+    }
+
+    fn passivate_key(&mut self, desk: &mut Desk<'_>, key: &EntityKey) -> bool {
+        let Some(slot) = self.core.find(key) else {
+            return false;
+        };
+        self.core.passivate(desk.now, slot);
+        self.commands(desk);
+        true
+    }
+
+    fn ended(&mut self, desk: &mut Desk<'_>, ended: Box<dyn Any + Send>) {
+        let Ok(ended) = ended.downcast::<Ended<E>>() else {
+            return;
+        };
+        if self.over {
+            self.shared.forsake(*ended);
+            return;
+        }
+        let mailbox = Arc::clone(&ended.mailbox);
+        let (slot, end) = (mailbox.slot, ended.end);
+        if self.running(slot).is_none() {
+            self.give_back(desk, &mailbox, Err(ended.rest()));
+            return;
+        }
+        self.close(slot);
+        self.running[slot.index as usize] = None;
+        let told = self.core.ended(desk.now, slot, end, ended.rest());
+        self.give_back(desk, &mailbox, told);
+        self.commands(desk);
+        // Entities that come and go all leave a mark in the list.
+        const LOOK: u32 = 1024;
+        self.ended += 1;
+        if self.ended >= LOOK {
+            self.touch(desk.now);
+            self.commands(desk);
+        }
+    }
+
+    fn stop(&mut self, desk: &mut Desk<'_>, shard: ShardId, epoch: Epoch) -> bool {
+        self.shared.gate(shard).set(Way::Closed);
+        if let Some(hosted) = self.hosted(shard, epoch) {
+            hosted.stopping = true;
+        }
+        self.core.stop_shard(desk.now, shard, epoch);
+        self.commands(desk);
+        self.hosted(shard, epoch).is_some()
+    }
+
+    fn abort(&mut self, desk: &mut Desk<'_>, shard: ShardId, epoch: Epoch) -> usize {
+        if self
+            .hosted(shard, epoch)
+            .is_none_or(|hosted| !hosted.stopping)
+        {
+            return 0;
+        }
+        let count = self.core.abort_shard(desk.now, shard, epoch);
+        self.commands(desk);
+        count
+    }
+
+    fn abandon(&mut self, desk: &mut Desk<'_>, shard: ShardId, epoch: Epoch) {
+        if self
+            .hosted(shard, epoch)
+            .is_none_or(|hosted| !hosted.stopping)
+        {
+            return;
+        }
+        // What such a task has in hand it gives back itself, if it ever ends.
+        for index in 0..self.running.len() {
+            let Some(running) = self.running[index]
+                .take_if(|it| it.mailbox.shard == shard && it.mailbox.epoch == epoch)
+            else {
+                continue;
+            };
+            let rest = running.mailbox.queue.take_rest();
+            let slot = running.mailbox.slot;
+            let told = self.core.ended(desk.now, slot, End::Aborted, rest);
+            self.give_back(desk, &running.mailbox, told);
+        }
+        self.commands(desk);
+        if self.hosted(shard, epoch).is_some() {
+            self.core.abandon_shard(desk.now, shard, epoch);
+            self.commands(desk);
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.core.poll_timeout()
+    }
+
+    fn expire(&mut self, desk: &mut Desk<'_>) {
+        self.touch(desk.now);
+        self.commands(desk);
+        self.core.handle_timeout(desk.now);
+        self.commands(desk);
+    }
+
+    fn home_changed(&mut self, shard: ShardId, home: Option<Home>) {
+        let Some(gate) = self.gate(shard) else {
+            return;
+        };
+        match home {
+            Some(home) if home.node != self.shared.node.me => gate.set(Way::Remote),
+            _ if gate.way() == Way::Remote => gate.set(Way::Closed),
+            _ => {}
+        }
+        self.shared.status.set_home(shard, home);
+    }
+
+    fn registered(&self) {
+        self.shared.status.registered();
+    }
+
+    fn refused(&self, reason: RegisterRefusal) {
+        self.shared.status.refused(reason);
+    }
+
+    fn report(&self, shard: ShardId, entity: &EntityKey, reason: Reason) {
+        self.shared.report(shard, entity, reason);
+    }
+
+    fn turned(&self, buffered: u32) {
+        let congested = &self.shared.congested;
+        let before = congested.load(Ordering::Relaxed);
+        // With some distance, so that it does not change all the time.
+        let now = buffered > if before { 2048 } else { 4096 };
+        if before != now {
+            congested.store(now, Ordering::Relaxed);
+        }
+        self.shared.waiters.wake();
+        let stats = *self.core.stats();
+        let mut told = lock(&self.shared.entities);
+        if *told != stats {
+            *told = stats;
+        }
+    }
+
+    fn is_hosting(&self) -> bool {
+        self.shards.iter().any(Option::is_some)
+    }
+
+    fn end(&mut self, now: Instant) {
+        for gate in &self.shared.gates {
+            gate.set(Way::Closed);
+        }
+        // Brings out what the core keeps.
+        let (mut asks, mut effects) = (Asks::default(), Vec::new());
+        for index in 0..self.shards.len() {
+            let Some(hosted) = &self.shards[index] else {
+                continue;
+            };
+            let shard = ShardId(index as u32);
+            self.core.stop_shard(now, shard, hosted.epoch);
+            self.commands(&mut Desk {
+                now,
+                asks: &mut asks,
+                effects: &mut effects,
+            });
+            for effect in effects.drain(..) {
+                if let Effect::GiveBack(shard, _, _, message) = effect {
+                    self.shared.report(shard, &message.id, Reason::Stopped);
+                }
+            }
+        }
+        asks.fail_all();
+        self.core.end();
+        self.over = true;
+        for running in self.running.iter().flatten() {
+            running.mailbox.queue.close();
+            running.task.abort();
+        }
+        self.shared.directory.pin().clear();
+        self.shared.status.stopped();
+        self.shared.waiters.wake();
+    }
+}
