@@ -1,6 +1,7 @@
 //! Many requests at once, of one process and of two.
 
-use shard_tokio::store::{Journal, Storage, StoreError};
+use shard_tokio::ShardId;
+use shard_tokio::store::{EntityId, Journal, Remember, Save, Sequence, Storage, Store, StoreError};
 use tokio::task::JoinSet;
 
 use super::{Place, append, epoch, events, waiting};
@@ -144,4 +145,60 @@ async fn two_processes_are_serialised_and_never_wait_for_each_other_in_a_circle(
     assert_eq!(events(&stores[0], "0").await.len(), 20);
     let after: i64 = client.query_one(deadlocks, &[]).await.unwrap().get(0);
     assert_eq!(after, before);
+}
+
+/// The server knows neither how large new tables will be nor how long arrays are, and may guess wrong for good.
+#[tokio::test]
+async fn no_table_is_read_as_a_whole() {
+    let Some(place) = Place::shared() else { return };
+    let (store, client) = (place.store().await, place.client().await);
+    let cart = EntityId::new("cart", "a");
+    // Beyond the few times for which the server makes a plan of its own.
+    for number in 1..=20 {
+        let mut event = append("a", 1, number, "event");
+        let sequence = Sequence {
+            sender: number,
+            seq: 1,
+        };
+        event.sequence = Some(sequence);
+        store.append(event).await.unwrap();
+        let state = vec![1];
+        let snapshot = store.snapshot(cart.clone(), epoch(1), number, state);
+        snapshot.await.unwrap();
+        let save = Save {
+            entity: cart.clone(),
+            epoch: epoch(1),
+            revision: number,
+            state: (number % 2 == 0).then(|| vec![1]),
+            sequence: Some(sequence),
+        };
+        store.save(save).await.unwrap();
+        store.open(cart.clone(), epoch(1)).await.unwrap();
+        Store::load(&store, cart.clone(), epoch(1)).await.unwrap();
+        store.read(cart.clone(), 0, 10).await.unwrap();
+        let changes = vec![("a".into(), number % 2 == 0), ("b".into(), true)];
+        let record = store.record("cart".into(), ShardId(1), epoch(1), changes);
+        record.await.unwrap();
+        Remember::load(&store, "cart".into(), ShardId(1), epoch(1), None, 10)
+            .await
+            .unwrap();
+    }
+    // The sessions say what they did when they end.
+    store.close().await;
+    // Each index was made by one such scan, of nothing.
+    let question = "SELECT relname::text, idx_scan, \
+                    seq_scan - (SELECT count(*) FROM pg_index i WHERE i.indrelid = t.relid) \
+                    FROM pg_stat_user_tables t WHERE schemaname = $1 AND relname <> 'store'";
+    loop {
+        let tables = client.query(question, &[&place.schema]).await.unwrap();
+        assert_eq!(tables.len(), 5);
+        for table in &tables {
+            let (name, scans): (String, i64) = (table.get(0), table.get(2));
+            assert!(scans <= 0, "{scans} of {name}");
+        }
+        if tables.iter().all(|table| table.get::<_, i64>(1) >= 20) {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
 }
