@@ -12,6 +12,7 @@ use crate::entity_ref::EntityRef;
 use crate::error::AskError;
 use crate::lease::Look;
 use crate::message::Message;
+use crate::report::Reason;
 use crate::shared::{Caller, Input, NodeShared, Seat};
 
 /// An error of the application's.
@@ -151,6 +152,14 @@ impl<'a, E: Entity> Context<'a, E> {
     /// the entity is made again after a pause; the messages behind it wait. [`Entity::stopped`] does not run.
     pub fn fail(&mut self, error: impl Into<BoxError>) {
         self.wish = Wish::Fail(error.into());
+    }
+
+    /// The message being handled is refused, and surely nothing came of it: the asker is told
+    /// [`AskError::Refused`](crate::AskError::Refused), and it is reported.
+    pub(crate) fn refuse_as(&mut self, reason: Reason) {
+        self.refuse(REPLY_REFUSED);
+        let Seat { shared, mailbox } = self.seat;
+        shared.report(mailbox.shard, &mailbox.key, reason);
     }
 
     /// The entity's id.

@@ -217,6 +217,16 @@ impl<E: Entity> EntityTypeBuilder<E> {
         self
     }
 
+    /// Goes on with what the factory makes.
+    pub(crate) fn wrap_factory(
+        mut self,
+        and: impl Fn(&str, E) -> E + Send + Sync + 'static,
+    ) -> Self {
+        let factory = self.factory;
+        self.factory = Box::new(move |id| and(id, factory(id)));
+        self
+    }
+
     /// Messages that wait for one entity before callers on this node wait, too. 64 times as many (or what is
     /// buffered per shard, if that is more) are taken from other nodes; then their callers are told that it is full.
     /// Default: 1024.
@@ -315,7 +325,8 @@ impl<E: Entity> EntityTypeBuilder<E> {
     }
 
     /// Identity of the store this node opened for the type: nodes with another one are
-    /// [refused](EntityTypeBuilder::storage_mismatch). 0: none, which is the default.
+    /// [refused](EntityTypeBuilder::storage_mismatch). 0: none, which is the default;
+    /// [`Node::event_sourced`] and [`Node::durable`] set it.
     #[must_use]
     pub fn storage_id(self, id: u64) -> Self {
         self.with(|config| config.with_storage_id(id))

@@ -97,9 +97,10 @@
 //! | Exactly once, while both nodes live | A broken connection loses and doubles nothing. |
 //! | No silent loss | What is not delivered is handed back, or reported by [`Node::undelivered`] with its reason, and counted. |
 //! | Bounded memory | Mailboxes, buffers, windows and the number of entities have limits; callers wait, or get their message back. |
+//! | Durable state | For entities that are [`durable`]: what was answered is written exactly once, and is there after any crash; no former home writes over its successor. |
 //!
 //! And what you cannot: messages that a node had accepted die with it; an ask that times out may have been handled;
-//! nothing is stored.
+//! of entities that are not [`durable`], nothing is stored.
 //!
 //! # Leases
 //!
@@ -141,6 +142,7 @@ mod body;
 mod builder;
 mod clock;
 mod driver;
+pub mod durable;
 mod entity;
 mod entity_ref;
 mod entity_type;

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::builder::{NodeBuilder, Preset};
 use crate::driver::Command;
+use crate::durable::DurableStats;
 use crate::entity::Entity;
 use crate::entity_type::EntityTypeBuilder;
 use crate::error::{LeaveError, StartError};
@@ -68,6 +69,8 @@ pub struct Stats {
     pub core: NodeStats,
     /// Messages that were not delivered, by reason.
     pub undelivered: Vec<(Reason, u64)>,
+    /// What durable entities counted, by type.
+    pub durable: Vec<(&'static str, DurableStats)>,
 }
 
 impl Node {
@@ -131,6 +134,7 @@ impl Node {
                 .iter()
                 .map(|reason| (*reason, shared.reports.count(*reason)))
                 .collect(),
+            durable: shared.durable_stats(),
         }
     }
 

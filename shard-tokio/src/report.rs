@@ -75,6 +75,9 @@ reasons! {
     Failed = "the entity failed on it",
     /// The entity failed too often, see [`EntityTypeBuilder::restarts`](crate::EntityTypeBuilder::restarts).
     Parked = "the entity failed too often and is not started again for a while",
+    /// The store of the entity's state has seen a higher epoch than this home's: it lives elsewhere by now, see
+    /// [`durable`](crate::durable#when-the-store-fails).
+    Fenced = "the entity's store was taken over by a newer home",
     /// The entity was aborted while it handled the message.
     Aborted = "the entity was aborted while it handled it",
     /// Its entity cannot exist: the id is not UTF-8.

@@ -8,7 +8,7 @@ use core::str;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use shard_proto::entity::{EntitySlot, EntityStats};
@@ -22,6 +22,7 @@ use crate::ask::{Pending, Pool, Responder, Sweep, TICK};
 use crate::body::{Body, Encoded};
 use crate::clock::Clock;
 use crate::driver::{Command, NetEvent};
+use crate::durable::{Counters, DurableStats};
 use crate::entity::Entity;
 use crate::gate::{Gate, Opening, Way};
 use crate::lease::Lease;
@@ -77,6 +78,8 @@ pub(crate) struct NodeShared {
     sweeps: Mutex<Vec<Weak<dyn Sweep>>>,
     /// A `Weak<TypeShared>` of each type that was started.
     types: Mutex<HashMap<TypeId, Box<dyn Any + Send>>>,
+    /// Counters of the types of durable entities that were started.
+    durable: Mutex<BTreeMap<&'static str, Arc<Counters>>>,
     /// Never has a permit; closed at the end.
     running: Semaphore,
 }
@@ -105,6 +108,7 @@ impl NodeShared {
             leader: Mutex::default(),
             sweeps: Mutex::default(),
             types: Mutex::default(),
+            durable: Mutex::default(),
             running: Semaphore::new(0),
         }
     }
@@ -140,6 +144,19 @@ impl NodeShared {
         let types = lock(&self.types);
         let shared = types.get(&TypeId::of::<E>())?;
         shared.downcast_ref::<Weak<TypeShared<E>>>()?.upgrade()
+    }
+
+    /// The counters of a type of durable entities.
+    pub(crate) fn durable(&self, name: &'static str) -> Arc<Counters> {
+        Arc::clone(lock(&self.durable).entry(name).or_default())
+    }
+
+    pub(crate) fn durable_stats(&self) -> Vec<(&'static str, DurableStats)> {
+        let durable = lock(&self.durable);
+        let stats = durable.iter();
+        stats
+            .map(|(name, counters)| (*name, counters.read()))
+            .collect()
     }
 
     /// Keeps the coarse clock and ends the asks whose time is over, until the node has ended.
