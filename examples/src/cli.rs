@@ -47,7 +47,7 @@ fn first_line(error: &clap::Error) -> String {
 ///
 /// Starts node processes and one proxy that asks the entity of each row's key to account for the row. After a third of
 /// the rows another node joins, after two thirds one leaves; with --kill-at and --freeze-at nodes fail in between, and
-/// are started again or woken. At the end it compares what the entities wrote with a sequential computation, and how
+/// are started again or woken. At the end it compares what the entities know and wrote with a sequential computation, and how
 /// long shards were without service with the bounds. Exit code 0 only if every row was processed exactly once and in
 /// order (or, where a node failed, reported to its caller as one that surely or perhaps was not), and no bound was
 /// exceeded.
@@ -93,6 +93,13 @@ pub struct Cluster {
     /// Who may serve a shard: whoever has a lease, or whoever membership says
     #[arg(long, value_enum, default_value_t)]
     pub ownership: Owning,
+    /// Where the entities keep their rows: in a file or database that all nodes share, from which an entity recovers wherever
+    /// it goes on; or in memory, to be added up at the end
+    #[arg(long, value_enum, default_value_t)]
+    pub store: Storing,
+    /// The database, for example postgres://user:password@localhost/name
+    #[arg(long, value_name = "URL", required_if_eq("store", "postgres"))]
+    pub postgres_url: Option<String>,
     /// Times for networks with round trips below 10 ms: failures are over in a third of the time
     #[arg(long)]
     pub lan: bool,
@@ -112,6 +119,18 @@ pub enum Owning {
     Lease,
     /// Whom membership names, at once: two for a while, when it is wrong.
     Trust,
+}
+
+/// Where entities keep what they know.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Storing {
+    /// In their process: an entity that goes on elsewhere begins anew there.
+    Memory,
+    /// In one SQLite file.
+    #[default]
+    Sqlite,
+    /// In a PostgreSQL database.
+    Postgres,
 }
 
 /// Where and to whom something happens.

@@ -5,14 +5,16 @@ mod report;
 use core::time::Duration;
 use std::process::ExitCode;
 
-use self::report::Report;
+use shard_tokio::{durable::Sourced, store::Journal};
+
+use self::report::{InJournal, Report};
 use crate::{
-    cli::{Cluster, Plan, Step},
+    cli::{Cluster, Plan, Step, Storing},
     failure::{Failure, say},
     feed::Feed,
-    fleet::Fleet,
+    fleet::{Fleet, Keeping},
     input::Input,
-    ledger::{Shelf, read_books},
+    ledger::{Accounts, DurableLedger, Ledger, Place, Shelf, read_books, read_journal},
     map::Homes,
     progress::Progress,
     service::{Outage, Servings},
@@ -52,73 +54,135 @@ async fn work(
     plan: &Plan,
     shelf: &Shelf,
 ) -> Result<Report, Failure> {
-    let progress = Progress::new(input.len() as u64);
-    progress.say("starting nodes");
-    let failures = plan.failures();
-    let shape = options.shape();
-    // A process that fails does not get to write what it has.
-    let mut fleet = Fleet::start(shape, options.nodes, shelf, failures > 0).await?;
-    let feed = Feed::new(
-        input,
-        fleet.ledgers(),
-        progress.clone(),
-        options.concurrency,
-    );
-    let mut feed = feed.with_failures(failures);
-    let mut change = Change {
+    let job = Job {
         options,
-        progress: progress.clone(),
-        hosts: Vec::new(),
-        outages: Vec::new(),
-        servings: Servings::default(),
+        input,
+        plan,
+        shelf,
     };
-    let rows = input.len();
-    for (index, (row, step)) in plan.0.iter().enumerate() {
-        feed.at_full_speed(*row as usize).await?;
-        let next = plan.0.get(index + 1).map_or(rows, |(row, _)| *row as usize);
-        let takes = change.takes(step, &fleet);
-        feed.while_changing(next, takes, change.run(step, &mut fleet))
-            .await?;
-    }
-    feed.at_full_speed(rows).await?;
-    let fed = feed.finish().await?;
-    let Change {
-        mut hosts,
-        outages,
-        mut servings,
-        ..
-    } = change;
-    hosts.push(("at the end".to_owned(), fleet.watch().hosts()));
+    let place = match options.store {
+        // A process that fails does not get to write what it has.
+        Storing::Memory => {
+            let keeping = Keeping::Books {
+                each_row: plan.failures() > 0,
+            };
+            return job.run::<Ledger>(keeping, None).await;
+        }
+        Storing::Sqlite => Place::Sqlite(shelf.store()),
+        Storing::Postgres => Place::Postgres(options.postgres_url.clone().unwrap_or_default()),
+    };
+    let journal = place.open().await?;
+    let prefix = place.prefix();
+    let keeping = Keeping::Journal(place);
+    job.run::<Sourced<DurableLedger>>(keeping, Some((&*journal, &prefix)))
+        .await
+}
 
-    progress.say("stopping nodes");
-    let stats = fleet.proxy().stats();
-    let moves = fleet.watch().moves();
-    let hosts = Homes::table(&hosts, &fleet.names());
-    let ledgers = fleet.ledgers().clone();
-    fleet.stop().await?;
-    progress.clear();
-    let parts = read_books(shelf.path())?;
-    for part in &parts {
-        let shard = ledgers.shard_of(&part.key);
-        servings.add(shard, part.epoch, part.from_us, part.to_us);
+/// What is to be done.
+struct Job<'a> {
+    options: &'a Cluster,
+    input: &'a Input,
+    plan: &'a Plan,
+    shelf: &'a Shelf,
+}
+
+impl Job<'_> {
+    async fn run<E: Accounts>(
+        &self,
+        keeping: Keeping,
+        journal: Option<(&dyn Journal, &str)>,
+    ) -> Result<Report, Failure> {
+        let Self { options, input, .. } = *self;
+        let prefix = journal.map_or("", |(_, prefix)| prefix);
+        let progress = Progress::new(input.len() as u64);
+        progress.say("starting nodes");
+        let failures = self.plan.failures();
+        let shape = options.shape();
+        let mut fleet = Fleet::<E>::start(shape, options.nodes, self.shelf, keeping).await?;
+        let feed = Feed::new(
+            input,
+            fleet.ledgers(),
+            prefix,
+            progress.clone(),
+            options.concurrency,
+        );
+        let mut feed = feed.with_failures(failures);
+        let mut change = Change {
+            options,
+            progress: progress.clone(),
+            hosts: Vec::new(),
+            outages: Vec::new(),
+            servings: Servings::default(),
+        };
+        let rows = input.len();
+        let plan = &self.plan.0;
+        for (index, (row, step)) in plan.iter().enumerate() {
+            feed.at_full_speed(*row as usize).await?;
+            let next = plan.get(index + 1).map_or(rows, |(row, _)| *row as usize);
+            let takes = change.takes(step, &fleet);
+            feed.while_changing(next, takes, change.run(step, &mut fleet))
+                .await?;
+        }
+        feed.at_full_speed(rows).await?;
+        feed.all_answered().await?;
+        progress.say("asking for totals");
+        let told = match journal {
+            Some(_) => Some(feed.totals().await?),
+            None => None,
+        };
+        let fed = feed.finish();
+        let Change {
+            mut hosts,
+            outages,
+            mut servings,
+            ..
+        } = change;
+        hosts.push(("at the end".to_owned(), fleet.watch().hosts()));
+
+        progress.say("stopping nodes");
+        let stats = fleet.proxy().stats();
+        let moves = fleet.watch().moves();
+        let hosts = Homes::table(&hosts, &fleet.names());
+        let ledgers = fleet.ledgers().clone();
+        fleet.stop().await?;
+        progress.clear();
+        let (parts, journaled) = match journal {
+            Some((journal, prefix)) => {
+                let read = read_journal(journal, input, prefix).await?;
+                let told = told.unwrap_or_default();
+                let differ = read.totals.iter().zip(&told).filter(|(a, b)| a != b);
+                let journaled = InJournal {
+                    events: read.events,
+                    overwritten: read.overwritten,
+                    wrong_answers: differ.count() as u64,
+                };
+                (read.parts, Some(journaled))
+            }
+            None => (read_books(self.shelf.path())?, None),
+        };
+        for part in &parts {
+            let shard = ledgers.shard_of(&format!("{prefix}{}", part.key));
+            servings.add(shard, part.epoch, part.from_us, part.to_us);
+        }
+        Ok(Report {
+            verdict: Verdict::new(input, parts, &fed.failed),
+            journaled,
+            two_homes: servings.beside_a_newer_home(),
+            fed,
+            hosts,
+            outages,
+            judged: !options.no_bounds,
+            failures,
+            moves,
+            buffered: stats.core.queued,
+            returned: stats.core.came_back,
+            nodes: options.nodes,
+            shards: options.shards,
+            keys: input.keys().len(),
+            file: options.path(),
+            key: options.key.clone(),
+        })
     }
-    Ok(Report {
-        verdict: Verdict::new(input, parts, &fed.failed),
-        two_homes: servings.beside_a_newer_home(),
-        fed,
-        hosts,
-        outages,
-        judged: !options.no_bounds,
-        failures,
-        moves,
-        buffered: stats.core.queued,
-        returned: stats.core.came_back,
-        nodes: options.nodes,
-        shards: options.shards,
-        keys: input.keys().len(),
-        file: options.path(),
-        key: options.key.clone(),
-    })
 }
 
 /// Changes the cluster, and keeps what it did to the shards.
@@ -132,7 +196,7 @@ struct Change<'a> {
 
 impl Change<'_> {
     /// About how long a change takes: rows that are spread over that time overlap with it.
-    fn takes(&self, step: &Step, fleet: &Fleet<'_>) -> Duration {
+    fn takes<E: Accounts>(&self, step: &Step, fleet: &Fleet<'_, E>) -> Duration {
         const PLANNED: Duration = Duration::from_secs(3);
         match step {
             Step::Join | Step::Leave(_) => PLANNED,
@@ -142,7 +206,11 @@ impl Change<'_> {
     }
 
     /// Returns when the cluster has come to rest after a change.
-    async fn run(&mut self, step: &Step, fleet: &mut Fleet<'_>) -> Result<(), Failure> {
+    async fn run<E: Accounts>(
+        &mut self,
+        step: &Step,
+        fleet: &mut Fleet<'_, E>,
+    ) -> Result<(), Failure> {
         let prober = fleet.probe().await?;
         if self.hosts.is_empty() {
             self.hosts
@@ -181,7 +249,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    fn done(&mut self, outage: Outage, fleet: &Fleet<'_>) {
+    fn done<E: Accounts>(&mut self, outage: Outage, fleet: &Fleet<'_, E>) {
         self.hosts
             .push((outage.change.clone(), fleet.watch().hosts()));
         self.outages.push(outage);

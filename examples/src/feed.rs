@@ -13,8 +13,9 @@ use crate::{
     failure::Failure,
     input::{Input, Row},
     latency::Latency,
-    ledger::{Account, Entered, Entry, Ledger},
+    ledger::{Account, Accounts, Entered, Entry},
     progress::Progress,
+    totals::Totals,
     verdict::{Failed, Fate},
 };
 
@@ -41,10 +42,10 @@ pub struct Fed {
 type Answer = (Instant, Result<Entered, AskError>, u32);
 
 /// Feeds the rows of a file.
-pub struct Feed<'a> {
+pub struct Feed<'a, E: Accounts> {
     rows: Vec<Row<'a>>,
     next: usize,
-    entities: Vec<EntityRef<Ledger>>,
+    entities: Vec<EntityRef<E>>,
     room: Arc<Semaphore>,
     concurrency: u32,
     tolerated: usize,
@@ -55,12 +56,13 @@ pub struct Feed<'a> {
     fed: Fed,
 }
 
-impl<'a> Feed<'a> {
-    /// Over the rows of a file, `concurrency` of them at a time.
+impl<'a, E: Accounts> Feed<'a, E> {
+    /// Over the rows of a file, `concurrency` of them at a time. `prefix` and a key make the id of its entity.
     #[must_use]
     pub fn new(
         input: &'a Input,
-        ledgers: &EntityType<Ledger>,
+        ledgers: &EntityType<E>,
+        prefix: &str,
         progress: Progress,
         concurrency: NonZeroU32,
     ) -> Self {
@@ -68,7 +70,11 @@ impl<'a> Feed<'a> {
         Self {
             rows: input.rows().collect(),
             next: 0,
-            entities: input.keys().iter().map(|key| ledgers.entity(key)).collect(),
+            entities: input
+                .keys()
+                .iter()
+                .map(|key| ledgers.entity(format!("{prefix}{key}")))
+                .collect(),
             room: Arc::new(Semaphore::new(concurrency.get() as usize)),
             concurrency: concurrency.get(),
             tolerated: (concurrency.get() as usize).max(100),
@@ -98,7 +104,7 @@ impl<'a> Feed<'a> {
             self.row().await?;
         }
         if self.next > first {
-            self.answered().await?;
+            self.all_answered().await?;
             self.fed.fast += (self.next - first) as u64;
             self.fed.fast_took += begun.elapsed();
         }
@@ -220,20 +226,36 @@ impl<'a> Feed<'a> {
     }
 
     /// Waits for all answers.
-    async fn answered(&mut self) -> Result<(), Failure> {
-        let all = self.room.acquire_many(self.concurrency).await;
-        drop(all.map_err(Failure::run)?);
-        self.take_answers()
-    }
-
-    /// Waits for all answers and says what became of the rows.
     ///
     /// # Errors
     /// As [`Feed::at_full_speed`].
-    pub async fn finish(mut self) -> Result<Fed, Failure> {
-        self.answered().await?;
+    pub async fn all_answered(&mut self) -> Result<(), Failure> {
+        let all = self.room.acquire_many(self.concurrency).await;
+        drop(all.map_err(Failure::run)?);
         self.fed.took = self.begun.elapsed();
-        Ok(self.fed)
+        self.take_answers()
+    }
+
+    /// Asks every entity of the file for its totals, in the order of [`Input::keys`].
+    ///
+    /// # Errors
+    /// One does not answer.
+    pub async fn totals(&self) -> Result<Vec<Totals>, Failure> {
+        let mut totals = Vec::new();
+        for entity in &self.entities {
+            let told = entity.ask(Entry::Totals).await;
+            match told.map_err(|error| Failure::run(format!("{}: {error}", entity.id())))? {
+                Entered::Totals(told) => totals.push(told),
+                other => return Err(Failure::run(format!("answered {other:?}"))),
+            }
+        }
+        Ok(totals)
+    }
+
+    /// What became of the rows that were answered by now.
+    #[must_use]
+    pub fn finish(self) -> Fed {
+        self.fed
     }
 }
 

@@ -9,24 +9,45 @@ use crate::{
     cli::Who,
     clock,
     failure::Failure,
-    ledger::{Ledger, Shelf},
+    ledger::{Accounts, Place, Shelf},
     map::MapWatch,
     process::{Child, Hosts, Orders, within},
     service::{Outage, Prober},
     shape::Shape,
 };
 
+/// Where the ledgers of a cluster keep what they do.
+#[derive(Clone, Debug)]
+pub enum Keeping {
+    /// A book for each process, which its entities write to when they stop.
+    Books {
+        /// Write each row before it is answered instead, so that a process that is killed leaves what it did.
+        each_row: bool,
+    },
+    /// A journal that all processes share.
+    Journal(Place),
+}
+
+impl Keeping {
+    async fn is_writable(&self) -> Result<bool, Failure> {
+        match self {
+            Self::Books { .. } => Ok(true),
+            Self::Journal(place) => place.is_writable().await,
+        }
+    }
+}
+
 /// A cluster of node processes that host ledgers, and this process as a proxy.
 #[derive(Debug)]
-pub struct Fleet<'a> {
+pub struct Fleet<'a, E: Accounts> {
     shelf: &'a Shelf,
     shape: Shape,
-    each_row: bool,
+    keeping: Keeping,
     children: Vec<Child>,
     /// How many processes were started again.
     restarts: u32,
     proxy: Node,
-    ledgers: EntityType<Ledger>,
+    ledgers: EntityType<E>,
     watch: MapWatch,
 }
 
@@ -40,9 +61,8 @@ pub fn node_name(number: u16) -> String {
     }
 }
 
-impl<'a> Fleet<'a> {
-    /// Starts so many nodes and the proxy, and waits until all take part. With `each_row` the nodes write each row
-    /// before it is answered.
+impl<'a, E: Accounts> Fleet<'a, E> {
+    /// Starts so many nodes and the proxy, and waits until all take part.
     ///
     /// # Errors
     /// One of them does not start.
@@ -50,12 +70,12 @@ impl<'a> Fleet<'a> {
         shape: Shape,
         nodes: u16,
         shelf: &'a Shelf,
-        each_row: bool,
+        keeping: Keeping,
     ) -> Result<Self, Failure> {
         let mut children: Vec<Child> = Vec::new();
         for number in 0..nodes {
             let seeds = addresses(&children);
-            let orders = orders(&shape, shelf, each_row, &node_name(number), seeds, 0);
+            let orders = orders(&shape, shelf, &keeping, &node_name(number), seeds, 0);
             let mut child = Child::spawn(&orders)?;
             // The others need the address of the first one; after that they can start together.
             if number == 0 {
@@ -76,7 +96,7 @@ impl<'a> Fleet<'a> {
             .await
             .map_err(Failure::run)?;
         let ledgers = proxy
-            .entity_type::<Ledger>()
+            .entity_type::<E>()
             .shards(shape.shards)
             .proxy()
             .start()
@@ -92,7 +112,7 @@ impl<'a> Fleet<'a> {
         Ok(Self {
             shelf,
             shape,
-            each_row,
+            keeping,
             children,
             restarts: 0,
             proxy,
@@ -103,7 +123,7 @@ impl<'a> Fleet<'a> {
 
     /// The ledgers, as the proxy reaches them.
     #[must_use]
-    pub const fn ledgers(&self) -> &EntityType<Ledger> {
+    pub const fn ledgers(&self) -> &EntityType<E> {
         &self.ledgers
     }
 
@@ -195,7 +215,7 @@ impl<'a> Fleet<'a> {
         Child::spawn(&orders(
             &self.shape,
             self.shelf,
-            self.each_row,
+            &self.keeping,
             name,
             seeds,
             self.restarts,
@@ -256,8 +276,17 @@ impl<'a> Fleet<'a> {
         at_least: Duration,
         prober: &Prober,
     ) -> Result<[Outage; 2], Failure> {
-        let failing = self.failing(index);
-        self.children[index].freeze()?;
+        // One that is stopped in the middle of a transaction holds the file's lock: nobody writes until it goes on, which
+        // says something about SQLite and nothing about homes.
+        let failing = loop {
+            let failing = self.failing(index);
+            self.children[index].freeze()?;
+            if self.keeping.is_writable().await? {
+                break failing;
+            }
+            self.children[index].wake()?;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        };
         tokio::time::sleep(at_least).await;
         // Without leases a node that is not declared down keeps its shards.
         if !self.shape.voters.is_empty() {
@@ -373,20 +402,27 @@ fn addresses<'c>(children: impl IntoIterator<Item = &'c Child>) -> Vec<String> {
 fn orders(
     shape: &Shape,
     shelf: &Shelf,
-    each_row: bool,
+    keeping: &Keeping,
     name: &str,
     seeds: Vec<String>,
     life: u32,
 ) -> Orders {
     // A life of its own book: the last line of the former one may be torn.
-    let book = match life {
+    let book = || match life {
         0 => shelf.book(name),
         life => shelf.book(&format!("{name}-{life}")),
+    };
+    let hosts = match keeping {
+        Keeping::Books { each_row } => Hosts::Ledgers {
+            book: book(),
+            each_row: *each_row,
+        },
+        Keeping::Journal(place) => Hosts::DurableLedgers(place.clone()),
     };
     Orders {
         name: name.to_owned(),
         seeds,
         shape: shape.clone(),
-        hosts: Hosts::Ledgers { book, each_row },
+        hosts,
     }
 }

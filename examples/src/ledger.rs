@@ -1,4 +1,7 @@
-//! The entity: accounts for the rows of one key, and writes its totals when it stops.
+//! The entity: accounts for the rows of one key, and writes its totals when it stops. One whose rows outlive it is in
+//! `durable`.
+
+mod durable;
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::{
@@ -8,6 +11,7 @@ use std::{
     sync::Arc,
 };
 
+pub use durable::{DurableLedger, Journaled, Place, Posted, read_journal};
 use serde::{Deserialize, Serialize};
 use shard_tokio::{Context, Entity};
 
@@ -26,15 +30,33 @@ pub enum Entry {
     Row(Account),
     /// Whether it serves; answered [`Entered::Probe`].
     Probe,
+    /// What it has added up; answered [`Entered::Totals`].
+    Totals,
 }
 
 /// What a ledger answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Entered {
     /// The row of this number is accounted for.
     Row(u32),
     /// It serves.
     Probe(Served),
+    /// What it has added up.
+    Totals(Totals),
+}
+
+/// An entity that accounts for rows.
+pub trait Accounts: Probed + Entity<Message = Entry, Reply = Entered> {}
+
+impl<E: Probed + Entity<Message = Entry, Reply = Entered>> Accounts for E {}
+
+impl Entered {
+    const fn served(&self) -> Option<Served> {
+        match self {
+            Self::Probe(served) => Some(*served),
+            Self::Row(_) | Self::Totals(_) => None,
+        }
+    }
 }
 
 /// A row to account for.
@@ -115,6 +137,7 @@ impl Entity for Ledger {
                 let epoch = cx.epoch().to_bits();
                 cx.reply(Entered::Probe(Served { epoch, at_us }));
             }
+            Entry::Totals => cx.reply(Entered::Totals(self.totals.clone())),
         }
     }
 
@@ -129,10 +152,7 @@ impl Probed for Ledger {
     }
 
     fn served(answer: &Entered) -> Option<Served> {
-        match answer {
-            Entered::Probe(served) => Some(*served),
-            Entered::Row(_) => None,
-        }
+        answer.served()
     }
 }
 
@@ -229,6 +249,12 @@ impl Shelf {
     #[must_use]
     pub fn book(&self, node: &str) -> PathBuf {
         self.0.join(format!("{node}.jsonl"))
+    }
+
+    /// Where the store of all nodes is.
+    #[must_use]
+    pub fn store(&self) -> PathBuf {
+        self.0.join("store.sqlite")
     }
 
     /// The folder.

@@ -10,7 +10,7 @@ pub use child::{Child, Events};
 pub use member::{orders, run_here};
 use serde::{Deserialize, Serialize};
 
-use crate::{failure::Failure, shape::Shape};
+use crate::{failure::Failure, ledger::Place, shape::Shape};
 
 /// How long a node may take to start, to join or to stop.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -41,6 +41,8 @@ pub enum Hosts {
         /// Write each row before it is answered, so that a process that is killed leaves what it did.
         each_row: bool,
     },
+    /// Ledgers that outlive their process, in a store that all nodes share.
+    DurableLedgers(Place),
     /// Echoes.
     Echoes,
 }

@@ -9,8 +9,8 @@ use crate::{
     cli::{Takeover, Who},
     clock,
     failure::{Failure, say},
-    fleet::{Fleet, node_name},
-    ledger::Shelf,
+    fleet::{Fleet, Keeping, node_name},
+    ledger::{Ledger, Shelf},
     progress::Progress,
     service::BUSY,
     shape::Shape,
@@ -36,7 +36,8 @@ async fn run(options: &Takeover) -> Result<ExitCode, Failure> {
     let shelf = Shelf::new()?;
     let progress = Progress::new(2 * u64::from(options.runs.get()));
     progress.say("starting nodes");
-    let mut fleet = Fleet::start(shape.clone(), NODES, &shelf, false).await?;
+    let keeping = Keeping::Books { each_row: false };
+    let mut fleet = Fleet::<Ledger>::start(shape.clone(), NODES, &shelf, keeping).await?;
     let prober = fleet.probe().await?;
     let mut report = Report {
         other: Vec::new(),

@@ -41,6 +41,9 @@ fn the_flights_while_a_node_joins_and_the_leading_one_leaves() {
         assert_eq!(json[key], value, "{json}");
     }
     assert_eq!(json["verdict"], "ok");
+    for (key, value) in [("events", 20_000), ("overwritten", 0), ("wrong_answers", 0)] {
+        assert_eq!(json["journal"][key], value, "{json}");
+    }
     assert!(json["moves"].as_u64() > Some(0), "{json}");
     for key in ["seconds", "asks_per_s", "p50_us", "p99_us"] {
         assert!(json[key].as_f64() > Some(0.0), "{json}");
@@ -50,8 +53,27 @@ fn the_flights_while_a_node_joins_and_the_leading_one_leaves() {
 /// The leading node is killed and another one freezes: rows that have no answer are reported, and nothing is done twice.
 #[cfg(unix)]
 #[test]
-fn nodes_fail_while_it_works() {
+fn nodes_fail_while_it_works_and_entities_recover() {
+    let json = nodes_fail("sqlite");
+    assert_eq!(json["journal"]["events"], json["processed"], "{json}");
+    for key in ["overwritten", "wrong_answers"] {
+        assert_eq!(json["journal"][key], 0, "{json}");
+    }
+}
+
+/// The same without a store: what the entities did is added up.
+#[cfg(unix)]
+#[test]
+fn nodes_fail_while_it_works_and_entities_begin_anew() {
+    let json = nodes_fail("memory");
+    assert!(json["journal"].is_null(), "{json}");
+}
+
+#[cfg(unix)]
+fn nodes_fail(store: &str) -> Value {
     let json = job(&[
+        "--store",
+        store,
         "--shards",
         "32",
         "--kill-at",
@@ -95,6 +117,7 @@ fn nodes_fail_while_it_works() {
         let least = failure["hit"]["max_ms"].as_u64();
         assert!(least > Some(1500), "{json}");
     }
+    json
 }
 
 #[test]

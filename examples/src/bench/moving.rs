@@ -70,7 +70,7 @@ async fn moving(rounds: u32) -> Result<Vec<Figure>, Failure> {
     let mut old = spawn("old")?;
     old.ready().await?;
     let input = input(&ledgers, rounds)?;
-    let mut feed = Feed::new(&input, &ledgers, Progress::hidden(), IN_FLIGHT);
+    let mut feed = Feed::new(&input, &ledgers, "", Progress::hidden(), IN_FLIGHT);
     feed.at_full_speed(SHARDS as usize).await?;
     let mut new = spawn("new")?;
     new.ready().await?;
@@ -89,7 +89,8 @@ async fn moving(rounds: u32) -> Result<Vec<Figure>, Failure> {
     feed.at_full_speed_until(async { within("all shards have moved", all_moved).await? })
         .await?;
     feed.at_full_speed(input.len()).await?;
-    let fed = feed.finish().await?;
+    feed.all_answered().await?;
+    let fed = feed.finish();
     if let Some(error) = fed.first_error {
         return Err(Failure::run(error));
     }

@@ -29,6 +29,14 @@ fn defaults() {
 }
 
 #[test]
+fn a_database_needs_its_url() {
+    let error = cluster("--store postgres").unwrap_err();
+    assert!(error.contains("--postgres-url"), "{error}");
+    let cluster = cluster("--store postgres --postgres-url postgres://here/db").unwrap();
+    assert_eq!(cluster.store, Storing::Postgres);
+}
+
+#[test]
 fn every_option() {
     let cluster = cluster(
         "--nodes 5 --shards 64 --input f.csv --key city --sum n --sum m --concurrency 8 \

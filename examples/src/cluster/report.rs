@@ -7,10 +7,23 @@ use serde_json::{Value, json};
 
 use crate::{feed::Fed, service::Outage, verdict::Verdict};
 
+/// What the entities wrote to their journal.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InJournal {
+    /// How many events.
+    pub events: u64,
+    /// How many have a lower epoch than an event before: a former home wrote over its successor.
+    pub overwritten: u64,
+    /// Entities that told other totals at the end than their events add up to.
+    pub wrong_answers: u64,
+}
+
 /// Everything that is worth telling.
 #[derive(Clone, Debug)]
 pub(super) struct Report {
     pub verdict: Verdict,
+    /// If there is one.
+    pub journaled: Option<InJournal>,
     /// How many times a shard was served under an epoch after a newer one had begun.
     pub two_homes: u64,
     pub fed: Fed,
@@ -36,7 +49,9 @@ impl Report {
     /// Every row processed exactly once and in order, and answered unless its node failed; no shard with two homes at
     /// once, or without one for too long.
     pub(super) fn is_ok(&self) -> bool {
+        let in_journal = |it: InJournal| it.overwritten == 0 && it.wrong_answers == 0;
         self.verdict.is_ok()
+            && self.journaled.is_none_or(in_journal)
             && (self.failures > 0 || self.fed.failed.is_empty())
             && self.two_homes == 0
             && (!self.judged || self.outages.iter().all(Outage::is_ok))
@@ -57,6 +72,11 @@ impl Report {
             "unanswered": self.fed.failed.len(),
             "failures": self.failures,
             "two_homes": self.two_homes,
+            "journal": self.journaled.map(|journal| json!({
+                "events": journal.events,
+                "overwritten": journal.overwritten,
+                "wrong_answers": journal.wrong_answers,
+            })),
             "outages": self.outages.iter().map(Outage::to_json).collect::<Vec<_>>(),
             "keys": self.keys,
             "nodes": self.nodes,
@@ -135,6 +155,20 @@ impl fmt::Display for Report {
             verdict.failed_perhaps,
             verdict.perhaps_processed
         )?;
+        if let Some(journal) = self.journaled {
+            writeln!(
+                f,
+                "{} events in the journal, {} by a former home after its successor's; {} entities told other totals than \
+                 their events add up to",
+                journal.events, journal.overwritten, journal.wrong_answers
+            )?;
+            if self.is_ok() {
+                writeln!(
+                    f,
+                    "every answered row is in the journal exactly once and in order, and every other one at most once"
+                )?;
+            }
+        }
         if let Some(error) = &fed.first_error {
             writeln!(f, "first row without an answer: {error}")?;
         }

@@ -14,7 +14,7 @@ use super::{Event, Hosts, LEAVE, MEMBER, Orders};
 use crate::{
     echo::Echo,
     failure::Failure,
-    ledger::{Book, Ledger},
+    ledger::{Book, DurableLedger, Ledger},
 };
 
 /// The orders on the command line, if this is a node process.
@@ -56,6 +56,10 @@ async fn run(orders: Orders) -> Result<ExitCode, Failure> {
             let ledgers = node
                 .entity_type()
                 .factory(move |_key| Ledger::new(Arc::clone(&book)));
+            serve(&node, ledgers.shards(shape.shards)).await
+        }
+        Hosts::DurableLedgers(place) => {
+            let ledgers = node.event_sourced::<DurableLedger>(place.open().await?);
             serve(&node, ledgers.shards(shape.shards)).await
         }
         Hosts::Echoes => {
