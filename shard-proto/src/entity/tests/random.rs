@@ -76,7 +76,7 @@ fn config() -> impl Strategy<Value = EntityConfig> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: crate::testing::cases(128), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn nothing_is_lost_doubled_or_left_waiting(
