@@ -27,9 +27,9 @@
 //! | the store says | then |
 //! |---|---|
 //! | [`Unavailable`](StoreError::Unavailable) to a write | it is tried again for 5 s with growing pauses, and what comes next waits; then as below |
-//! | [`Unknown`](StoreError::Unknown), [`Sequence`](StoreError::Sequence), … to a write | the asker is told [`EntityFailed`](crate::AskError::EntityFailed), which says that it was perhaps written; the entity recovers anew after a pause, and its messages wait |
+//! | [`Unknown`](StoreError::Unknown), [`Sequence`](StoreError::Sequence), … to a write | the asker is told [`EntityFailed`](crate::AskError::EntityFailed), which says that it was perhaps written; the entity recovers anew after a pause (and is parked if that is too often), and its messages wait |
 //! | anything but [`Fenced`](StoreError::Fenced) when it starts | it is started again after a pause that grows, and [parked](crate::EntityTypeBuilder::restarts) if it fails too often; its messages wait |
-//! | [`Fenced`](StoreError::Fenced) | the entity takes no more messages here: their askers are told [`Refused`](crate::AskError::Refused), and they are reported as [`Reason::Fenced`](crate::Reason::Fenced) |
+//! | [`Fenced`](StoreError::Fenced) | the entity takes no more messages here: their askers are told [`Refused`](crate::AskError::Refused), and they are reported as [`Reason::Fenced`] |
 //! | [`TooLarge`](StoreError::TooLarge), or it cannot be encoded | this one message is refused |
 //!
 //! All of it is counted: [`Stats::durable`](crate::Stats::durable).
