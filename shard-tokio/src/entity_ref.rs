@@ -7,7 +7,7 @@ use core::pin::{Pin, pin};
 use core::str;
 use core::task::{Context, Poll, ready};
 use core::time::Duration;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use shard_proto::ShardId;
 use shard_proto::node::EntityKey;
@@ -28,8 +28,10 @@ pub struct EntityRef<E: Entity> {
     shared: Arc<TypeShared<E>>,
     key: EntityKey,
     shard: ShardId,
-    /// The mailbox that was found last, while it is any good.
+    /// The mailbox that was found first.
     mailbox: OnceLock<Arc<Mailbox<E>>>,
+    /// The one that was found last, when that is closed: the entity moved, or was passivated.
+    later: Mutex<Option<Arc<Mailbox<E>>>>,
 }
 
 /// A message on its way out.
@@ -58,6 +60,7 @@ impl<E: Entity> EntityRef<E> {
             key: EntityKey::from(id),
             shard,
             mailbox: OnceLock::new(),
+            later: Mutex::new(None),
         }
     }
 
@@ -212,6 +215,7 @@ impl<E: Entity> EntityRef<E> {
         let gate = self.shared.gate(self.shard);
         if let Some(mailbox) = self.mailbox.get()
             && gate.is_free(mailbox.opening)
+            && !mailbox.queue.is_closed()
         {
             match self.push(mailbox, outgoing) {
                 Ok(()) => return Ok(()),
@@ -227,22 +231,47 @@ impl<E: Entity> EntityRef<E> {
         if gate.way() != Way::Open {
             return Err(Held::Long(outgoing));
         }
-        let directory = self.shared.directory.pin();
-        let Some((Listed(mailbox), ())) = directory.get_key_value(&self.key) else {
+        let Some(mailbox) = self.later().or_else(|| self.found()) else {
             return Err(Held::Long(outgoing));
         };
-        let mailbox = Arc::clone(mailbox);
-        drop(directory);
         if !gate.is_free(mailbox.opening) {
             return Err(Held::Pending(outgoing, mailbox));
         }
         match self.push(&mailbox, outgoing) {
             Ok(()) => {
-                let _ = self.mailbox.set(mailbox);
+                if let Err(mailbox) = self.mailbox.set(mailbox) {
+                    self.set_later(mailbox);
+                }
                 Ok(())
             }
             Err(PushError::Full(back)) => Err(Held::Mailbox(back, mailbox)),
             Err(PushError::Closed(back)) => Err(Held::Long(back)),
+        }
+    }
+
+    fn found(&self) -> Option<Arc<Mailbox<E>>> {
+        let directory = self.shared.directory.pin();
+        let (Listed(mailbox), ()) = directory.get_key_value(&self.key)?;
+        Some(Arc::clone(mailbox))
+    }
+
+    /// Half as expensive as the directory.
+    fn later(&self) -> Option<Arc<Mailbox<E>>> {
+        self.mailbox.get()?;
+        let later = self.later.try_lock().ok()?;
+        later
+            .as_ref()
+            .filter(|mailbox| !mailbox.queue.is_closed())
+            .cloned()
+    }
+
+    fn set_later(&self, mailbox: Arc<Mailbox<E>>) {
+        if let Ok(mut later) = self.later.try_lock()
+            && !later
+                .as_ref()
+                .is_some_and(|later| Arc::ptr_eq(later, &mailbox))
+        {
+            *later = Some(mailbox);
         }
     }
 
@@ -426,11 +455,11 @@ impl<E: Entity> Clone for EntityRef<E> {
             key: self.key.clone(),
             shard: self.shard,
             mailbox: OnceLock::new(),
+            later: Mutex::new(None),
         };
-        if let Some(mailbox) = self.mailbox.get()
-            && !mailbox.queue.is_closed()
-        {
-            let _ = clone.mailbox.set(Arc::clone(mailbox));
+        let open = self.mailbox.get().filter(|it| !it.queue.is_closed());
+        if let Some(mailbox) = open.cloned().or_else(|| self.later()) {
+            let _ = clone.mailbox.set(mailbox);
         }
         clone
     }

@@ -470,6 +470,22 @@ async fn an_entity_that_fails_is_made_again() {
     .await;
 }
 
+/// Only one that does nothing but fail is parked.
+#[tokio::test]
+async fn an_entity_that_fails_now_and_then_goes_on() {
+    within(30, "now and then", async {
+        let house = Arc::new(House::default());
+        let (_node, guests) = alone(&house, |it| it.restarts(2, Duration::from_secs(60))).await;
+        let one = guests.entity("one");
+        for n in 0..20 {
+            assert_eq!(one.ask(note(n)).await, Ok(1));
+            assert_eq!(one.ask(Do::Fail).await, Err(AskError::EntityFailed));
+        }
+        assert_eq!(guests.stats().parked, 0);
+    })
+    .await;
+}
+
 /// One that fails again and again waits longer each time, and is parked then, until a message comes after the window.
 #[tokio::test]
 async fn an_entity_that_fails_too_often_is_parked() {

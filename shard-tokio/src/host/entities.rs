@@ -403,7 +403,8 @@ impl<E: Entity> Host for TypeHost<E> {
     }
 
     fn passivate_key(&mut self, desk: &mut Desk<'_>, key: &EntityKey) -> bool {
-        let Some(slot) = self.core.find(key) else {
+        let found = self.core.find(key);
+        let Some(slot) = found.filter(|slot| self.running(*slot).is_some()) else {
             return false;
         };
         self.core.passivate(desk.now, slot);
@@ -427,6 +428,10 @@ impl<E: Entity> Host for TypeHost<E> {
         }
         self.close(slot);
         self.running[slot.index as usize] = None;
+        if mailbox.used.load(Ordering::Relaxed) {
+            // It did something before it failed: that one is not parked.
+            self.core.touched(desk.now, slot);
+        }
         let told = self.core.ended(desk.now, slot, end, ended.rest());
         self.give_back(desk, &mailbox, told);
         self.commands(desk);
