@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 
 use shard_proto::ShardId;
 use shard_proto::allocation::{AllocationStrategy, LeastShards};
-use shard_proto::coordinator::StorageMismatch;
-use shard_proto::entity::{Entities, EntityConfig, EntityStats, Passivation};
+use shard_proto::coordinator::{KeepShards, StorageMismatch};
+use shard_proto::entity::{Entities, EntityConfig, EntityStats, Passivation, StartRate};
 use shard_proto::hash::ShardHash;
 use shard_proto::node::{EntityKey, TypeConfig};
 use tokio::sync::oneshot;
@@ -24,8 +24,10 @@ use crate::error::{NotReady, TypeError};
 use crate::gate::Gate;
 use crate::host::{Host, TypeHost};
 use crate::node::{Node, Running};
+use crate::remember::{Memory, RememberStats, Tally};
 use crate::shared::{Factory, Limits, TypeShared, Waiters, lock};
 use crate::status::{ShardMap, ShardMapChanges, Status};
+use crate::store::Remember;
 
 /// A started entity type: makes references to its entities. Cheap to clone.
 pub struct EntityType<E: Entity> {
@@ -103,6 +105,12 @@ impl<E: Entity> EntityType<E> {
         *lock(&self.shared.entities)
     }
 
+    /// What this node did to remember who lives ([`EntityTypeBuilder::remember`]); all zero if nothing is remembered.
+    #[must_use]
+    pub fn remember_stats(&self) -> RememberStats {
+        self.shared.remembered.stats()
+    }
+
     /// How many entities run here.
     #[must_use]
     pub fn running(&self) -> usize {
@@ -146,6 +154,9 @@ pub struct EntityTypeBuilder<E: Entity> {
     factory: Factory<E>,
     limits: Limits,
     entities: EntityConfig,
+    /// The store that the application opened for state, and the one that knows who lives.
+    storage: u64,
+    remember: Option<Arc<dyn Remember>>,
     entity: PhantomData<fn() -> E>,
 }
 
@@ -168,6 +179,8 @@ impl<E: Entity> EntityTypeBuilder<E> {
                 ask_timeout: Duration::from_secs(5),
             },
             entities: EntityConfig::new().with_seed(random_seed()),
+            storage: 0,
+            remember: None,
             entity: PhantomData,
         }
     }
@@ -328,8 +341,39 @@ impl<E: Entity> EntityTypeBuilder<E> {
     /// [refused](EntityTypeBuilder::storage_mismatch). 0: none, which is the default;
     /// [`Node::event_sourced`] and [`Node::durable`] set it.
     #[must_use]
-    pub fn storage_id(self, id: u64) -> Self {
+    pub fn storage_id(mut self, id: u64) -> Self {
+        self.storage = id;
         self.with(|config| config.with_storage_id(id))
+    }
+
+    /// Remembers which entities live, in a store that all nodes share, and starts them again wherever their shard is
+    /// served next, also after a restart of the whole cluster. An entity that is passivated is forgotten. All nodes that
+    /// host the type must say so; one that only [sends](Self::proxy) says [`keep`](Self::keep). See [`remember`](crate::remember) for what it promises.
+    ///
+    /// Costs a write, in groups, for each entity that starts or is passivated, and a read of the ids when a shard starts;
+    /// and every shard is served all the time. Of more ids than [`max_entities`](Self::max_entities) the rest is not
+    /// started, until it is sent a message ([`EntityStats::remembered_refused`]). Default: nothing is remembered.
+    #[must_use]
+    pub fn remember(mut self, store: impl Remember) -> Self {
+        self.remember = Some(Arc::new(store));
+        self.entities = self.entities.with_remember(true);
+        self.with(|config| config.with_keep(KeepShards::All))
+    }
+
+    /// Which shards have homes without a message for them; the same on all nodes. Default: [`KeepShards::Asked`], none; all
+    /// of a type that is [remembered](Self::remember). To be said by a [proxy](Self::proxy) that may lead and opens no
+    /// store.
+    #[must_use]
+    pub fn keep(self, keep: KeepShards) -> Self {
+        self.with(|config| config.with_keep(keep))
+    }
+
+    /// How fast remembered entities start again on this node, all shards together. Faster than the machine can start them
+    /// takes time from those that run. Default: 1000 per 100 ms.
+    #[must_use]
+    pub fn start_rate(mut self, rate: StartRate) -> Self {
+        self.entities = self.entities.with_start_rate(rate);
+        self
     }
 
     /// What happens to a node that opened another store for the type than the others did; the same on every node that
@@ -347,6 +391,20 @@ impl<E: Entity> EntityTypeBuilder<E> {
     pub async fn start(self) -> Result<EntityType<E>, TypeError> {
         let node = Arc::clone(&self.node.running.shared);
         let (sender, started) = oneshot::channel();
+        let mut config = self.config;
+        if let Some(store) = &self.remember {
+            let id = store.id();
+            if self.storage != 0 && self.storage != id {
+                return Err(TypeError::Stores {
+                    name: E::TYPE,
+                    state: self.storage,
+                    remember: id,
+                });
+            }
+            config = config.with_storage_id(id);
+        }
+        let remember = self.remember;
+        let max_entities = self.entities.max_entities() as usize;
         let entities = Entities::new(node.clock.now(), self.entities).map_err(|error| {
             TypeError::Entities {
                 name: E::TYPE,
@@ -378,17 +436,24 @@ impl<E: Entity> EntityTypeBuilder<E> {
                 pool,
                 waiters: Waiters::default(),
                 congested: AtomicBool::new(false),
+                remembered: Tally::default(),
                 status: Arc::new(Status::new(E::TYPE, shards)),
                 node,
             });
             shared.node.add_type(&shared);
             let _ = sender.send(Ok(Arc::clone(&shared)));
-            let host: Box<dyn Host> = Box::new(TypeHost::new(shared, entities));
+            let memory = remember.map(|store| {
+                // Those that stop may be as many again.
+                let limit = max_entities.saturating_mul(2);
+                let node = Arc::clone(&shared.node);
+                Memory::new(store, E::TYPE, node, index, &shared.remembered, limit)
+            });
+            let host: Box<dyn Host> = Box::new(TypeHost::new(shared, entities, memory));
             Some(host)
         };
         self.node.running.shared.command(Command::AddType {
             name: E::TYPE,
-            config: self.config,
+            config,
             strategy: self.strategy,
             make: Box::new(make),
         });

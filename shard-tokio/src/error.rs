@@ -92,6 +92,15 @@ pub enum TypeError {
         /// Which, and why.
         error: entity::ConfigError,
     },
+    /// Its state and the memory of who lives are in two stores: an entity could be remembered whose state is not there.
+    Stores {
+        /// The type.
+        name: &'static str,
+        /// Id of the store of its state.
+        state: u64,
+        /// Id of the store that knows who lives.
+        remember: u64,
+    },
     /// It was stopped on this node, and starts again only when the node does.
     Ended {
         /// The type.
@@ -110,6 +119,15 @@ impl fmt::Display for TypeError {
             Self::Entities { name, error } => {
                 write!(f, "entity type \"{name}\" does not start: setting {error}")
             }
+            Self::Stores {
+                name,
+                state,
+                remember,
+            } => write!(
+                f,
+                "entity type \"{name}\" does not start: its state is in store {state:016x}, who lives in {remember:016x}; \
+                 give both the same store"
+            ),
             Self::Ended { name } => write!(
                 f,
                 "entity type \"{name}\" was stopped on this node: start the node anew"

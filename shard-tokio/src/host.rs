@@ -15,6 +15,7 @@ use shard_proto::{Epoch, Home, Incarnation, Instant, NodeId, ShardId};
 use crate::ask::{Asks, Pending};
 use crate::body::Body;
 use crate::gate::Gate;
+use crate::remember::Told;
 use crate::report::Reason;
 use crate::shared::Room;
 pub(crate) use entities::TypeHost;
@@ -43,6 +44,8 @@ pub(crate) enum Effect {
     /// The shard stops: back to the core's region.
     GiveBack(ShardId, Epoch, Origin, Box<Message<Body>>),
     Refused(ShardId, Epoch, Box<Refused>),
+    /// The shard is served from now on.
+    Served(ShardId, Epoch),
     /// Nothing of the shard runs any more.
     Stopped {
         shard: ShardId,
@@ -65,7 +68,10 @@ pub(crate) struct Desk<'a> {
 pub(crate) trait Host: Send {
     fn name(&self) -> &'static str;
     fn gate(&self, shard: ShardId) -> Option<&Gate>;
-    fn start(&mut self, desk: &mut Desk<'_>, shard: ShardId, epoch: Epoch);
+    /// Whether the shard is served from now on. Otherwise [`Effect::Served`] says so later.
+    fn start(&mut self, desk: &mut Desk<'_>, shard: ShardId, epoch: Epoch) -> bool;
+    /// What the store says of who lives in a shard.
+    fn remember(&mut self, desk: &mut Desk<'_>, shard: ShardId, epoch: Epoch, told: Told);
     fn open(&mut self, shard: ShardId, epoch: Epoch);
     fn deliver(
         &mut self,
@@ -98,6 +104,8 @@ pub(crate) trait Host: Send {
     fn report(&self, shard: ShardId, entity: &EntityKey, reason: Reason);
     /// At the end of a turn: wakes who waits for it, and says how much the core has buffered.
     fn turned(&self, buffered: u32);
+    /// How many shards of the type are used, and whether this node asks for another number.
+    fn sized(&self, _used: u32, _asking: bool) {}
     /// Whether a shard runs here, or has not stopped.
     fn is_hosting(&self) -> bool;
     /// The node or the type ended: nothing is delivered any more, whatever still runs.

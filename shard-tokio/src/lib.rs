@@ -116,6 +116,12 @@
 //! [`Ownership::Trust`]: a node that is believed to be down loses its shards at once, and may run them until it learns
 //! of that. If a lease in etcd, Kubernetes or a database shall decide who leads, there is [`Ownership::External`].
 //!
+//! # Those that live without being asked
+//!
+//! An entity lives from its first message on, until it is idle, or its node dies. Two kinds go on living by themselves:
+//! [remembered](EntityTypeBuilder::remember) entities, whose ids a store keeps, start again wherever their shard is served
+//! next, also when the whole cluster was down; and [workers](Node::daemons) are a number of tasks that is always there.
+//!
 //! # Where things run
 //!
 //! One task per node, the driver, owns the protocol; one task per running entity handles its messages; one per
@@ -141,6 +147,7 @@ mod ask;
 mod body;
 mod builder;
 mod clock;
+pub mod daemon;
 mod driver;
 pub mod durable;
 mod entity;
@@ -153,6 +160,7 @@ mod lease;
 mod message;
 mod node;
 mod queue;
+pub mod remember;
 mod report;
 mod shared;
 mod status;
@@ -174,8 +182,8 @@ pub use store::MemoryStore;
 pub use transport::{MemoryTransport, TcpTransport, Transport};
 
 pub use shard_proto as proto;
-pub use shard_proto::coordinator::StorageMismatch;
-pub use shard_proto::entity::{EntityStats, Passivation};
+pub use shard_proto::coordinator::{KeepShards, StorageMismatch};
+pub use shard_proto::entity::{EntityStats, Passivation, StartRate};
 pub use shard_proto::hash::ShardHash;
 pub use shard_proto::leadership::{Ownership, VotersError};
 pub use shard_proto::membership::{MemberChange, MemberState};

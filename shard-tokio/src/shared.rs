@@ -28,6 +28,7 @@ use crate::gate::{Gate, Opening, Way};
 use crate::lease::Lease;
 use crate::node::Member;
 use crate::queue::Queue;
+use crate::remember::{Tally, Told};
 use crate::report::{Reason, Reports, Undelivered};
 use crate::status::Status;
 
@@ -56,6 +57,8 @@ pub(crate) enum Input {
     Passivate(TypeIndex, EntitySlot),
     /// An entity's task ended: a `task::Ended` of the type.
     Ended(TypeIndex, Box<dyn Any + Send>),
+    /// What the store says of who lives in a shard.
+    Remember(TypeIndex, ShardId, Epoch, Box<Told>),
     Net(NetEvent),
     Command(Box<Command>),
 }
@@ -270,6 +273,7 @@ pub(crate) struct TypeShared<E: Entity> {
     pub(crate) waiters: Waiters,
     /// Many messages of the type are buffered.
     pub(crate) congested: AtomicBool,
+    pub(crate) remembered: Tally,
     pub(crate) status: Arc<Status>,
     pub(crate) node: Arc<NodeShared>,
 }

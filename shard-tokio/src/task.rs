@@ -54,12 +54,12 @@ fn discard<E>(entity: E) {
 }
 
 /// Runs code of the application; `None` if it panics.
-fn caught<T>(code: impl FnOnce() -> T) -> Option<T> {
+pub(crate) fn caught<T>(code: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(code)).ok()
 }
 
 /// Polls a future of the application; `None` if it panics.
-fn poll_caught<F: Future>(
+pub(crate) fn poll_caught<F: Future>(
     future: Pin<&mut F>,
     cx: &mut task::Context<'_>,
 ) -> Poll<Option<F::Output>> {

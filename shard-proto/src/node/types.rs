@@ -547,9 +547,11 @@ impl<B: Body> Node<B> {
         }
     }
 
-    /// How many shards of a type are used, as far as this node has heard: all, but for [`KeepShards::First`].
-    pub fn used_shards(&self, ty: TypeIndex) -> Option<u32> {
-        self.types.get(ty).map(|kind| kind.region.used())
+    /// How many shards of a type are used, as far as this node has heard: all, but for [`KeepShards::First`]. Also: whether
+    /// this node asks for another number.
+    pub fn used_shards(&self, ty: TypeIndex) -> Option<(u32, bool)> {
+        let region = &self.types.get(ty)?.region;
+        Some((region.used(), region.is_resizing()))
     }
 
     /// Asks the coordinator to use another number of a type's shards ([`Region::resize`]). `Ok(false)`: no such type.

@@ -447,7 +447,7 @@ impl<P, S: RegionStorage<P>> Region<P, S> {
 
     /// Whether the coordinator has not yet taken what [`Region::resize`] asks for.
     pub fn is_resizing(&self) -> bool {
-        self.machine.resize_due().is_some()
+        self.machine.is_resizing()
     }
 
     /// Whether the adopted leader's coordinator has confirmed the registration.

@@ -96,6 +96,11 @@ impl Machine {
         Ok(())
     }
 
+    /// See [`Region::is_resizing`](super::Region::is_resizing).
+    pub(super) const fn is_resizing(&self) -> bool {
+        self.sizing.wanted.is_some()
+    }
+
     /// When to ask for another size.
     pub(super) fn resize_due(&self) -> Option<Instant> {
         self.sizing.ask_at.filter(|_| self.registration.confirmed)

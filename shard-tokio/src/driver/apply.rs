@@ -66,6 +66,9 @@ impl Driver {
             Input::Ended(ty, ended) => {
                 self.with_host(ty, |host, desk| host.ended(desk, ended));
             }
+            Input::Remember(ty, shard, epoch, told) => {
+                self.with_host(ty, |host, desk| host.remember(desk, shard, epoch, *told));
+            }
             Input::Net(event) => self.net(event),
             Input::Command(command) => self.command(*command),
         }
@@ -152,6 +155,9 @@ impl Driver {
             match effect {
                 Effect::GiveBack(shard, epoch, origin, message) => {
                     self.give_back(ty, shard, epoch, origin, *message);
+                }
+                Effect::Served(shard, epoch) => {
+                    self.core.shard_started(self.now, ty, shard, epoch);
                 }
                 Effect::Refused(shard, epoch, refused) => self.refused(ty, shard, epoch, *refused),
                 Effect::Stopped {
@@ -480,6 +486,16 @@ impl Driver {
                 let told = self.with_host(ty, |host, desk| host.passivate_key(desk, &key));
                 let _ = teller.send(told.unwrap_or(false));
             }
+            Command::Resize(ty, count, teller) => {
+                let asked = self.core.resize_type(self.now, ty, count);
+                if let Some((used, asking)) = self.core.used_shards(ty)
+                    && let Some(host) = self.host(ty)
+                {
+                    // First: who is told looks at it.
+                    host.sized(used, asking);
+                }
+                let _ = teller.send(asked.map(|_| ()));
+            }
             Command::StopType(ty, stopper) => {
                 self.core.stop_type(self.now, ty);
                 let name = self.host(ty).map(|host| host.name());
@@ -539,9 +555,14 @@ impl Driver {
                 Command::Member(..)
                 | Command::StopType(..)
                 | Command::Passivate(..)
+                | Command::Resize(..)
                 | Command::Lead(_) => {}
             },
-            Input::Reply { .. } | Input::Started(..) | Input::Passivate(..) | Input::Net(_) => {}
+            Input::Reply { .. }
+            | Input::Started(..)
+            | Input::Passivate(..)
+            | Input::Remember(..)
+            | Input::Net(_) => {}
         }
     }
 }

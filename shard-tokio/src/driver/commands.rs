@@ -171,7 +171,10 @@ impl Driver {
         if started.is_some() {
             self.hosted += 1;
         }
-        self.core.shard_started(self.now, ty, shard, epoch);
+        // Otherwise the host says so when it knows who lives there.
+        if started.unwrap_or(true) {
+            self.core.shard_started(self.now, ty, shard, epoch);
+        }
     }
 
     fn stop_shard(&mut self, ty: TypeIndex, shard: ShardId, epoch: Epoch, abort_at: Instant) {

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use shard_proto::membership::MemberChange;
 use shard_proto::node::{DialId, EntityKey, Node as Core, Strategy, TypeConfig, TypeIndex};
+use shard_proto::region::ResizeError;
 use shard_proto::{Epoch, Instant, ShardId, Term, earliest};
 use tokio::sync::oneshot;
 
@@ -40,6 +41,8 @@ pub(crate) enum Command {
     StopType(TypeIndex, oneshot::Sender<()>),
     /// Answers whether the entity runs here.
     Passivate(TypeIndex, EntityKey, oneshot::Sender<bool>),
+    /// How many shards of the type are to be used.
+    Resize(TypeIndex, u32, oneshot::Sender<Result<(), ResizeError>>),
     /// `true`: also if it ends the quorum.
     Leave(oneshot::Sender<Result<(), LeaveError>>, bool),
     /// Who leads is decided elsewhere.
@@ -236,6 +239,9 @@ impl Driver {
         for (index, host) in (0..).map(TypeIndex).zip(&self.hosts) {
             if let Some(host) = host {
                 host.turned(self.core.buffered(index));
+                if let Some((used, asking)) = self.core.used_shards(index) {
+                    host.sized(used, asking);
+                }
             }
         }
     }

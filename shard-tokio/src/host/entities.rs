@@ -1,12 +1,15 @@
 //! Does what the core's [`Entities`] decide.
 
 use core::any::Any;
+mod refuse;
+mod told;
+
 use core::mem;
 use core::str;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use shard_proto::entity::{Delivered, End, Entities, EntityCommand, EntitySlot, Refusal};
+use shard_proto::entity::{Delivered, End, Entities, EntityCommand, EntitySlot};
 use shard_proto::node::{EntityKey, Message, Weight};
 use shard_proto::wire::control::RegisterRefusal;
 use shard_proto::{Epoch, Home, Instant, ShardId};
@@ -19,6 +22,7 @@ use crate::body::{Body, Encoded};
 use crate::entity::Entity;
 use crate::gate::{Gate, Opening, Way};
 use crate::queue::{PushError, Queue};
+use crate::remember::{Memory, Told};
 use crate::report::Reason;
 use crate::shared::{Caller, Item, Listed, Mailbox, Seat, TypeShared, lock};
 use crate::task::{self, Ended, Work};
@@ -28,6 +32,10 @@ struct Hosted {
     epoch: Epoch,
     opening: Opening,
     stopping: bool,
+    /// Reads who lived in it. Until that has ended it is not served, nor has it stopped.
+    reading: Option<AbortHandle>,
+    /// Another node writes who lives in it.
+    fenced: bool,
 }
 
 /// An entity that has a task.
@@ -41,6 +49,7 @@ struct Running<E: Entity> {
 pub(crate) struct TypeHost<E: Entity> {
     shared: Arc<TypeShared<E>>,
     core: Entities<Item<E>>,
+    memory: Option<Memory>,
     shards: Box<[Option<Hosted>]>,
     /// By the index of their slot.
     running: Vec<Option<Running<E>>>,
@@ -52,11 +61,16 @@ pub(crate) struct TypeHost<E: Entity> {
 }
 
 impl<E: Entity> TypeHost<E> {
-    pub(crate) fn new(shared: Arc<TypeShared<E>>, core: Entities<Item<E>>) -> Self {
+    pub(crate) fn new(
+        shared: Arc<TypeShared<E>>,
+        core: Entities<Item<E>>,
+        memory: Option<Memory>,
+    ) -> Self {
         let shards = (0..shared.shards).map(|_| None).collect();
         Self {
             shared,
             core,
+            memory,
             shards,
             running: Vec::new(),
             ended: 0,
@@ -162,8 +176,20 @@ impl<E: Entity> TypeHost<E> {
                     ran,
                 });
             }
-            // Types that remember nothing have nowhere to record it.
-            EntityCommand::Record { .. } => {}
+            EntityCommand::Record {
+                shard,
+                epoch,
+                key,
+                alive,
+            } => {
+                // What a fenced shard has to say is nobody's business any more; it will stop.
+                let fenced = self.hosted(shard, epoch).is_none_or(|shard| shard.fenced);
+                if let Some(memory) = &self.memory
+                    && !fenced
+                {
+                    memory.record(shard, epoch, key, alive);
+                }
+            }
         }
     }
 
@@ -242,54 +268,6 @@ impl<E: Entity> TypeHost<E> {
             *list = used;
         }
     }
-
-    #[cold]
-    fn reason(&mut self, refusal: Refusal) -> Reason {
-        match refusal {
-            Refusal::NotHosted => Reason::Stopped,
-            Refusal::KeepFull => Reason::BufferFull,
-            Refusal::Parked => Reason::Parked,
-            Refusal::TooMany => {
-                self.too_many += 1;
-                if self.too_many.is_power_of_two() {
-                    tracing::warn!(
-                        entity_type = E::TYPE,
-                        running = self.core.running(),
-                        refused = self.too_many,
-                        "no room for another entity, and those that shall go for it have not stopped yet: raise the \
-                         setting `max_entities`"
-                    );
-                }
-                Reason::TooManyEntities
-            }
-            _ => Reason::Other,
-        }
-    }
-
-    #[cold]
-    fn refuse(
-        reason: Reason,
-        from: From,
-        message: Message<Body>,
-    ) -> Result<Option<Crowded>, Box<Refused>> {
-        Err(Box::new(Refused {
-            reason,
-            from,
-            message,
-        }))
-    }
-
-    #[cold]
-    fn refuse_item(
-        reason: Reason,
-        item: Item<E>,
-        mut message: Message<Body>,
-    ) -> Result<Option<Crowded>, Box<Refused>> {
-        let (body, weight, from) = from_item(item);
-        message.body = body;
-        message.weight = weight;
-        Self::refuse(reason, from, message)
-    }
 }
 
 impl<E: Entity> Host for TypeHost<E> {
@@ -301,18 +279,29 @@ impl<E: Entity> Host for TypeHost<E> {
         self.shared.gates.get(shard.0 as usize)
     }
 
-    fn start(&mut self, desk: &mut Desk<'_>, shard: ShardId, epoch: Epoch) {
+    fn start(&mut self, desk: &mut Desk<'_>, shard: ShardId, epoch: Epoch) -> bool {
         let Some(slot) = self.shards.get_mut(shard.0 as usize) else {
-            return;
+            return true;
         };
+        let reading = self.memory.as_ref().map(|memory| memory.read(shard, epoch));
+        let served = reading.is_none();
         *slot = Some(Hosted {
             epoch,
             opening: self.shared.gate(shard).start(),
             stopping: false,
+            reading,
+            fenced: false,
         });
         self.shared.status.set_hosted(shard, Some(epoch));
-        self.core.start_shard(desk.now, shard, epoch);
-        self.commands(desk);
+        if served {
+            self.core.start_shard(desk.now, shard, epoch);
+            self.commands(desk);
+        }
+        served
+    }
+
+    fn remember(&mut self, desk: &mut Desk<'_>, shard: ShardId, epoch: Epoch, told: Told) {
+        self.told(desk, shard, epoch, told);
     }
 
     fn open(&mut self, shard: ShardId, epoch: Epoch) {
@@ -448,6 +437,11 @@ impl<E: Entity> Host for TypeHost<E> {
         self.shared.gate(shard).set(Way::Closed);
         if let Some(hosted) = self.hosted(shard, epoch) {
             hosted.stopping = true;
+            if let Some(reading) = &hosted.reading {
+                // It says when it has ended.
+                reading.abort();
+                return true;
+            }
         }
         self.core.stop_shard(desk.now, shard, epoch);
         self.commands(desk);
@@ -461,6 +455,12 @@ impl<E: Entity> Host for TypeHost<E> {
         {
             return 0;
         }
+        if self
+            .hosted(shard, epoch)
+            .is_some_and(|hosted| hosted.reading.is_some())
+        {
+            return 1;
+        }
         let count = self.core.abort_shard(desk.now, shard, epoch);
         self.commands(desk);
         count
@@ -472,6 +472,13 @@ impl<E: Entity> Host for TypeHost<E> {
             .is_none_or(|hosted| !hosted.stopping)
         {
             return;
+        }
+        if self
+            .hosted(shard, epoch)
+            .and_then(|hosted| hosted.reading.take())
+            .is_some()
+        {
+            self.core.stop_shard(desk.now, shard, epoch);
         }
         // What such a task has in hand it gives back itself, if it ever ends.
         for index in 0..self.running.len() {
@@ -558,6 +565,9 @@ impl<E: Entity> Host for TypeHost<E> {
                 continue;
             };
             let shard = ShardId(index as u32);
+            if let Some(reading) = &hosted.reading {
+                reading.abort();
+            }
             self.core.stop_shard(now, shard, hosted.epoch);
             self.commands(&mut Desk {
                 now,

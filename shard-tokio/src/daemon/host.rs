@@ -1,0 +1,348 @@
+//! The workers of one kind on this node, as the driver sees them. When they run and are made again decides the core's
+//! [`Entities`], to which each is a remembered entity that nobody sends to.
+
+use core::any::Any;
+use core::future::poll_fn;
+use core::pin::pin;
+use core::task::Poll;
+use std::sync::Arc;
+
+use shard_proto::entity::{End, Entities, EntityCommand, EntitySlot};
+use shard_proto::node::{EntityKey, Message};
+use shard_proto::wire::control::RegisterRefusal;
+use shard_proto::{Epoch, Home, Instant, ShardId};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+use super::{Daemon, DaemonContext, Group, Make, Size, index_of};
+use crate::body::Body;
+use crate::gate::Gate;
+use crate::host::{Crowded, Desk, Effect, From, Host, Refused};
+use crate::lease::Look;
+use crate::remember::Told;
+use crate::report::{Reason, Undelivered};
+use crate::shared::Input;
+use crate::task::{caught, poll_caught};
+
+/// A shard that runs here.
+struct Hosted {
+    epoch: Epoch,
+    stopping: bool,
+}
+
+/// A worker that has a task.
+struct Worker {
+    slot: EntitySlot,
+    stop: watch::Sender<bool>,
+    task: AbortHandle,
+}
+
+/// The task of a worker ended.
+struct Ended {
+    slot: EntitySlot,
+    end: End,
+}
+
+pub(super) struct DaemonHost<D: Daemon> {
+    group: Arc<Group>,
+    core: Entities<()>,
+    make: Arc<Make<D>>,
+    shards: Box<[Option<Hosted>]>,
+    /// By the index of their slot.
+    workers: Vec<Option<Worker>>,
+}
+
+/// Says that a task has ended, however it does.
+struct Ending {
+    group: Arc<Group>,
+    slot: EntitySlot,
+    end: End,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let (slot, end) = (self.slot, self.end);
+        let input = Input::Ended(self.group.index, Box::new(Ended { slot, end }));
+        let _ = self.group.node.inbox.push(input, usize::MAX);
+    }
+}
+
+impl<D: Daemon> DaemonHost<D> {
+    pub(super) fn new(group: Arc<Group>, core: Entities<()>, max: u32, make: Make<D>) -> Self {
+        Self {
+            group,
+            core,
+            make: Arc::new(make),
+            shards: (0..max).map(|_| None).collect(),
+            workers: Vec::new(),
+        }
+    }
+
+    fn hosted(&mut self, shard: ShardId, epoch: Epoch) -> Option<&mut Hosted> {
+        let slot = self.shards.get_mut(shard.0 as usize)?;
+        slot.as_mut().filter(|hosted| hosted.epoch == epoch)
+    }
+
+    fn worker(&mut self, slot: EntitySlot) -> Option<&mut Worker> {
+        let worker = self.workers.get_mut(slot.index as usize)?.as_mut()?;
+        (worker.slot == slot).then_some(worker)
+    }
+
+    fn commands(&mut self, desk: &mut Desk<'_>) {
+        while let Some(command) = self.core.poll_command() {
+            match command {
+                EntityCommand::Start {
+                    slot, shard, epoch, ..
+                } => self.launch(slot, shard, epoch),
+                EntityCommand::Close { slot } => {
+                    if let Some(worker) = self.worker(slot) {
+                        worker.stop.send_replace(true);
+                    }
+                }
+                EntityCommand::Abort { slot } => {
+                    if let Some(worker) = self.worker(slot) {
+                        worker.task.abort();
+                    }
+                }
+                EntityCommand::ShardStopped {
+                    shard,
+                    epoch,
+                    forced,
+                } => {
+                    let ran = self.hosted(shard, epoch).is_some();
+                    if ran {
+                        self.shards[shard.0 as usize] = None;
+                        self.group.status.set_hosted(shard, None);
+                    }
+                    desk.effects.push(Effect::Stopped {
+                        shard,
+                        epoch,
+                        forced,
+                        ran,
+                    });
+                }
+                // There are no messages, and nothing is recorded.
+                EntityCommand::Deliver { .. }
+                | EntityCommand::Publish { .. }
+                | EntityCommand::GiveBack { .. }
+                | EntityCommand::Reject { .. }
+                | EntityCommand::Record { .. } => {}
+            }
+        }
+    }
+
+    fn launch(&mut self, slot: EntitySlot, shard: ShardId, epoch: Epoch) {
+        let (stop, stopped) = watch::channel(false);
+        let ending = Ending {
+            group: Arc::clone(&self.group),
+            slot,
+            end: End::Aborted,
+        };
+        let cx = DaemonContext {
+            index: index_of(shard),
+            epoch,
+            stop: stopped,
+            node: Arc::clone(&self.group.node),
+        };
+        let make = Arc::clone(&self.make);
+        let task = tokio::spawn(run(ending, make, cx)).abort_handle();
+        let index = slot.index as usize;
+        if self.workers.len() <= index {
+            self.workers.resize_with(index + 1, || None);
+        }
+        self.workers[index] = Some(Worker { slot, stop, task });
+    }
+}
+
+/// Runs a worker to its end.
+async fn run<D: Daemon>(mut ending: Ending, make: Arc<Make<D>>, mut cx: DaemonContext) {
+    let node = Arc::clone(&ending.group.node);
+    let mut look = Look::default();
+    let held = poll_fn(|task| node.lease.poll_held(task, &node.clock, &mut look));
+    tokio::select! {
+        biased;
+        () = cx.stopping() => {
+            ending.end = End::Stopped;
+            return;
+        }
+        () = held => {}
+    }
+    let Some(mut daemon) = caught(|| make(cx.index)) else {
+        ending.end = failed(&ending.group, cx.index, &"it panicked while it was made");
+        return;
+    };
+    let started = Input::Started(ending.group.index, ending.slot);
+    let _ = node.inbox.push(started, usize::MAX);
+    let ran = {
+        let mut running = pin!(async { daemon.run(&mut cx).await });
+        poll_fn(|task| match poll_caught(running.as_mut(), task) {
+            Poll::Ready(ran) => Poll::Ready(ran),
+            Poll::Pending => Poll::Pending,
+        })
+        .await
+    };
+    let stopping = *cx.stop.borrow();
+    ending.end = match ran {
+        Some(Ok(())) if stopping => End::Stopped,
+        Some(Ok(())) => failed(&ending.group, cx.index, &"it returned"),
+        Some(Err(error)) => failed(&ending.group, cx.index, &error),
+        None => failed(&ending.group, cx.index, &"it panicked"),
+    };
+    let _ = caught(|| drop(daemon));
+}
+
+fn failed(group: &Group, index: u32, error: &dyn core::fmt::Display) -> End {
+    tracing::warn!(
+        daemon = group.name,
+        index,
+        "a worker ended that nobody had told to; it is made again after a pause: {error}"
+    );
+    End::Failed
+}
+
+impl<D: Daemon> Host for DaemonHost<D> {
+    fn name(&self) -> &'static str {
+        self.group.name
+    }
+
+    fn gate(&self, _shard: ShardId) -> Option<&Gate> {
+        None
+    }
+
+    fn start(&mut self, desk: &mut Desk<'_>, shard: ShardId, epoch: Epoch) -> bool {
+        if let Some(slot) = self.shards.get_mut(shard.0 as usize) {
+            *slot = Some(Hosted {
+                epoch,
+                stopping: false,
+            });
+            self.group.status.set_hosted(shard, Some(epoch));
+            let key = EntityKey::from(&*index_of(shard).to_string());
+            self.core.remembered(desk.now, shard, epoch, key);
+            self.core.start_shard(desk.now, shard, epoch);
+            self.commands(desk);
+        }
+        true
+    }
+
+    fn remember(&mut self, _desk: &mut Desk<'_>, _shard: ShardId, _epoch: Epoch, _told: Told) {}
+
+    fn open(&mut self, _shard: ShardId, _epoch: Epoch) {}
+
+    fn deliver(
+        &mut self,
+        _desk: &mut Desk<'_>,
+        _shard: ShardId,
+        _epoch: Epoch,
+        from: From,
+        message: Message<Body>,
+    ) -> Result<Option<Crowded>, Box<Refused>> {
+        // Workers take no messages.
+        Err(Box::new(Refused {
+            reason: Reason::Other,
+            from,
+            message,
+        }))
+    }
+
+    fn started(&mut self, desk: &mut Desk<'_>, slot: EntitySlot) {
+        if self.worker(slot).is_some() {
+            self.core.started(desk.now, slot);
+            self.commands(desk);
+        }
+    }
+
+    fn passivate(&mut self, _desk: &mut Desk<'_>, _slot: EntitySlot) {}
+
+    fn passivate_key(&mut self, _desk: &mut Desk<'_>, _key: &EntityKey) -> bool {
+        false
+    }
+
+    fn ended(&mut self, desk: &mut Desk<'_>, ended: Box<dyn Any + Send>) {
+        let Ok(ended) = ended.downcast::<Ended>() else {
+            return;
+        };
+        let (slot, end) = (ended.slot, ended.end);
+        if self.worker(slot).is_some() {
+            self.workers[slot.index as usize] = None;
+            let _ = self.core.ended(desk.now, slot, end, []);
+            self.commands(desk);
+        }
+    }
+
+    fn stop(&mut self, desk: &mut Desk<'_>, shard: ShardId, epoch: Epoch) -> bool {
+        if let Some(hosted) = self.hosted(shard, epoch) {
+            hosted.stopping = true;
+        }
+        self.core.stop_shard(desk.now, shard, epoch);
+        self.commands(desk);
+        self.hosted(shard, epoch).is_some()
+    }
+
+    fn abort(&mut self, desk: &mut Desk<'_>, shard: ShardId, epoch: Epoch) -> usize {
+        if !self.hosted(shard, epoch).is_some_and(|it| it.stopping) {
+            return 0;
+        }
+        let count = self.core.abort_shard(desk.now, shard, epoch);
+        self.commands(desk);
+        count
+    }
+
+    fn abandon(&mut self, desk: &mut Desk<'_>, shard: ShardId, epoch: Epoch) {
+        if self.hosted(shard, epoch).is_some_and(|it| it.stopping) {
+            self.core.abandon_shard(desk.now, shard, epoch);
+            self.commands(desk);
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.core.poll_timeout()
+    }
+
+    fn expire(&mut self, desk: &mut Desk<'_>) {
+        self.core.handle_timeout(desk.now);
+        self.commands(desk);
+    }
+
+    fn home_changed(&mut self, shard: ShardId, home: Option<Home>) {
+        self.group.status.set_home(shard, home);
+    }
+
+    fn registered(&self) {
+        self.group.status.registered();
+    }
+
+    fn refused(&self, reason: RegisterRefusal) {
+        self.group.status.refused(reason);
+    }
+
+    fn report(&self, shard: ShardId, entity: &EntityKey, reason: Reason) {
+        self.group.node.reports.report(Undelivered {
+            entity_type: self.group.name,
+            shard,
+            entity: entity.clone(),
+            reason,
+        });
+    }
+
+    fn turned(&self, _buffered: u32) {}
+
+    fn sized(&self, count: u32, asking: bool) {
+        let size = Size { count, asking };
+        self.group
+            .size
+            .send_if_modified(|known| core::mem::replace(known, size) != size);
+    }
+
+    fn is_hosting(&self) -> bool {
+        self.shards.iter().any(Option::is_some)
+    }
+
+    fn end(&mut self, _now: Instant) {
+        self.core.end();
+        for worker in self.workers.iter().flatten() {
+            worker.task.abort();
+        }
+        self.workers.clear();
+        self.group.status.stopped();
+    }
+}
