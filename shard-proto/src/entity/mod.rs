@@ -354,8 +354,9 @@ impl<P> Entities<P> {
     }
 
     /// The entity handled something since this was said last. Counts as a use, and as a success of one that had failed.
+    /// It has started, then, whether or not that was said before.
     pub fn touched(&mut self, now: Instant, slot: EntitySlot) {
-        self.tick(now);
+        self.started(now, slot);
         let runs = |slot: &&Slot| slot.state == State::Running;
         if self.serving_life(slot).filter(runs).is_none() {
             return;

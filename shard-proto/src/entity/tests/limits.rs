@@ -140,6 +140,25 @@ fn what_is_started_for_a_message_handles_one() {
 }
 
 #[test]
+fn what_handled_a_message_has_started_whichever_is_said_first() {
+    let mut host = Host::new(config().with_max_entities(1));
+    assert_eq!(host.send("a", 1), "kept");
+    assert_eq!(host.all(), ["start a", "deliver a 1", "publish a"]);
+    assert_eq!(host.send("b", 2), "kept");
+    assert_eq!(host.all(), ["start b", "deliver b 2", "publish b"]);
+    // It is to go, and nothing more will be heard of its use.
+    host.touched("a");
+    assert_eq!(host.all(), ["close a"]);
+    host.started("a");
+    assert_eq!(host.all(), [""; 0]);
+    host.ended("a", End::Stopped, &[]);
+    host.touched("b");
+    assert_eq!(host.phase("b"), Some(EntityPhase::Running));
+    host.started("b");
+    assert_eq!(host.phase("b"), Some(EntityPhase::Running));
+}
+
+#[test]
 fn what_is_kept_is_bounded() {
     let mut host = Host::new(config().with_keep(5).with_keep_per_shard(3));
     let (shard, other) = (S, ShardId(8));
