@@ -1,10 +1,12 @@
 //! What the sharded entities make of this machine: the rows of `bench`.
 
 mod local;
+mod many;
 mod moving;
 mod remote;
 mod route;
 
+use core::ops::Range;
 use std::sync::Arc;
 
 use shard_tokio::{EntityRef, EntityType};
@@ -73,6 +75,20 @@ pub const ROWS: &[Row] = &[
         target: Some(("move_1024_s", 2.0)),
     },
     Row {
+        name: "memory",
+        title: "1 M entities on one node",
+        floor: None,
+        ours: Some(many::memory),
+        target: None,
+    },
+    Row {
+        name: "admission",
+        title: "a new entity at the limit",
+        floor: None,
+        ours: Some(many::admission),
+        target: None,
+    },
+    Row {
         name: "wake_up",
         title: "a thread wakes another",
         floor: Some(channel::park),
@@ -102,9 +118,20 @@ async fn asks(
     asks: u64,
     in_flight: u64,
 ) -> Result<(), Failure> {
-    let entities: Arc<[EntityRef<Echo>]> = (0..entities)
+    ask_all(numbered(echoes, 0..entities), asks, in_flight).await
+}
+
+fn numbered(echoes: &EntityType<Echo>, numbers: Range<u64>) -> Arc<[EntityRef<Echo>]> {
+    numbers
         .map(|number| echoes.entity(format!("e-{number}")))
-        .collect();
+        .collect()
+}
+
+async fn ask_all(
+    entities: Arc<[EntityRef<Echo>]>,
+    asks: u64,
+    in_flight: u64,
+) -> Result<(), Failure> {
     let tasks: Vec<_> = (0..in_flight)
         .map(|task| {
             let entities = Arc::clone(&entities);

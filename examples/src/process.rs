@@ -44,7 +44,10 @@ pub enum Hosts {
     /// Ledgers that outlive their process, in a store that all nodes share.
     DurableLedgers(Place),
     /// Echoes.
-    Echoes,
+    Echoes {
+        /// How many may live at once; the default of the type, if nothing is said.
+        max_entities: Option<u32>,
+    },
 }
 
 /// What a node process says on stdout, a line each.

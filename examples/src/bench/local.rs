@@ -1,6 +1,6 @@
 //! Callers and entities on one node.
 
-use shard_tokio::{EntityType, Node};
+use shard_tokio::{EntityType, EntityTypeBuilder, Node};
 
 use super::{asks, runtime, tells};
 use crate::{
@@ -13,8 +13,14 @@ use crate::{
 const SHARDS: u32 = 256;
 
 async fn alone() -> Result<(Node, EntityType<Echo>), Failure> {
+    alone_with(|echoes| echoes).await
+}
+
+pub(super) async fn alone_with(
+    settings: impl FnOnce(EntityTypeBuilder<Echo>) -> EntityTypeBuilder<Echo>,
+) -> Result<(Node, EntityType<Echo>), Failure> {
     let node = Node::standalone().await.map_err(Failure::run)?;
-    let echoes = node.entity_type::<Echo>().shards(SHARDS);
+    let echoes = settings(node.entity_type::<Echo>().shards(SHARDS));
     let echoes = echoes.start().await.map_err(Failure::run)?;
     echoes.ready().await.map_err(Failure::run)?;
     Ok((node, echoes))

@@ -18,20 +18,29 @@ use crate::{
 const SHARDS: u32 = 256;
 
 /// This process and another one.
-struct Pair {
-    other: Child,
+pub(super) struct Pair {
+    pub(super) other: Child,
     node: Node,
-    echoes: EntityType<Echo>,
+    pub(super) echoes: EntityType<Echo>,
 }
 
 impl Pair {
     /// `hosts`: whether entities live in this process, too.
     async fn start(hosts: bool) -> Result<Self, Failure> {
+        Self::of(hosts, None).await
+    }
+
+    /// So many entities may live in the other process, none in this one.
+    pub(super) async fn limited(max_entities: u32) -> Result<Self, Failure> {
+        Self::of(false, Some(max_entities)).await
+    }
+
+    async fn of(hosts: bool, max_entities: Option<u32>) -> Result<Self, Failure> {
         let mut other = Child::spawn(&Orders {
             name: "other".to_owned(),
             seeds: Vec::new(),
             shape: Shape::trusting(SHARDS),
-            hosts: Hosts::Echoes,
+            hosts: Hosts::Echoes { max_entities },
         })?;
         other.ready().await?;
         let seeds = other.address().map(str::to_owned);
@@ -53,7 +62,7 @@ impl Pair {
         })
     }
 
-    async fn stop(mut self) -> Result<(), Failure> {
+    pub(super) async fn stop(mut self) -> Result<(), Failure> {
         self.node.shutdown().await;
         self.other.stop();
         self.other.ended().await

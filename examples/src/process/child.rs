@@ -217,6 +217,22 @@ impl Child {
         self.freeze()
     }
 
+    /// How many bytes of memory it uses.
+    ///
+    /// # Errors
+    /// The system does not say: it is not Linux.
+    pub fn memory(&self) -> Result<u64, Failure> {
+        let path = format!("/proc/{}/status", self.process.id());
+        let status = std::fs::read_to_string(&path)
+            .map_err(|error| Failure::run(format!("{path}: {error}")))?;
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kilobytes = resident.and_then(|text| text.trim().strip_suffix(" kB"));
+        let kilobytes = kilobytes.and_then(|text| text.parse::<u64>().ok());
+        kilobytes
+            .map(|kilobytes| 1024 * kilobytes)
+            .ok_or_else(|| Failure::run(format!("{path} does not say how much memory is used")))
+    }
+
     /// Whether the process has ended.
     ///
     /// # Errors

@@ -62,8 +62,11 @@ async fn run(orders: Orders) -> Result<ExitCode, Failure> {
             let ledgers = node.event_sourced::<DurableLedger>(place.open().await?);
             serve(&node, ledgers.shards(shape.shards)).await
         }
-        Hosts::Echoes => {
-            let echoes = node.entity_type::<Echo>();
+        Hosts::Echoes { max_entities } => {
+            let mut echoes = node.entity_type::<Echo>();
+            if let Some(entities) = max_entities {
+                echoes = echoes.max_entities(entities as usize);
+            }
             serve(&node, echoes.shards(shape.shards)).await
         }
     }
