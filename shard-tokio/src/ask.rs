@@ -118,7 +118,7 @@ impl<R: Send + 'static> Responder<R> {
 impl<R> Drop for Responder<R> {
     fn drop(&mut self) {
         if let Some(slot) = self.slot.take() {
-            slot.resolve(self.number, Err(AskError::NoReply));
+            slot.resolve(self.number, Err(AskError::PerhapsDelivered));
         }
     }
 }
@@ -311,7 +311,7 @@ impl<P: AsRef<Pool<R>>, R: Message> Future for Waiting<P, R> {
         drop(state);
         Poll::Ready(answer.and_then(|answer| match answer {
             Given::Value(value) => Ok(value),
-            Given::Encoded(encoded) => encoded.decode().map_err(AskError::Codec),
+            Given::Encoded(encoded) => encoded.decode().map_err(AskError::Answer),
         }))
     }
 }
@@ -418,7 +418,7 @@ mod tests {
         pool.sweep(deadline(10));
         assert_eq!(early.await, Err(AskError::Timeout));
         drop(responder);
-        assert_eq!(late.await, Err(AskError::NoReply));
+        assert_eq!(late.await, Err(AskError::PerhapsDelivered));
     }
 
     #[tokio::test]

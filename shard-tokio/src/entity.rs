@@ -291,7 +291,7 @@ fn answer<R: Message>(caller: Caller<R>, reply: R, node: &NodeShared) {
                 Ok(payload) => (REPLY_ANSWER, payload),
                 Err(error) => {
                     tracing::warn!(%error, "an answer cannot be encoded");
-                    (REPLY_REFUSED, Encoded::EMPTY)
+                    (REPLY_NONE, Encoded::EMPTY)
                 }
             };
             send_reply(

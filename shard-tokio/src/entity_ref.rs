@@ -3,6 +3,7 @@
 use core::cell::Cell;
 use core::fmt;
 use core::future::poll_fn;
+use core::hash::{Hash, Hasher};
 use core::pin::{Pin, pin};
 use core::str;
 use core::task::{Context, Poll, ready};
@@ -20,7 +21,7 @@ use crate::gate::Way;
 use crate::queue::PushError;
 use crate::shared::{Caller, INBOX, Inbound, Input, Item, Listed, Mailbox, TypeShared};
 
-/// A reference to an entity, wherever it lives. Cheap to make and to clone.
+/// A reference to an entity, wherever it lives. Cheap to make and to clone; equal to another one by type and id.
 ///
 /// Messages that one caller sends to one entity, each after the one before was accepted, are handled in that order,
 /// also while the entity moves from node to node.
@@ -462,6 +463,22 @@ impl<E: Entity> Clone for EntityRef<E> {
             let _ = clone.mailbox.set(mailbox);
         }
         clone
+    }
+}
+
+/// By entity type, which is `E`, and id; whatever handle of the type or node it was made with.
+impl<E: Entity> PartialEq for EntityRef<E> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
+}
+
+impl<E: Entity> Eq for EntityRef<E> {}
+
+impl<E: Entity> Hash for EntityRef<E> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        E::TYPE.hash(state);
+        self.key.hash(state);
     }
 }
 

@@ -265,6 +265,21 @@ impl fmt::Display for NotReady {
 
 impl core::error::Error for NotReady {}
 
+/// Whether a message reached its entity: what an error says about it, see [`AskError::delivery`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(
+    clippy::exhaustive_enums,
+    reason = "there is no fourth answer, and who sends again must handle each"
+)]
+pub enum Delivery {
+    /// Surely not: the entity has not seen it and will not. Sending it again cannot make it count twice.
+    No,
+    /// Perhaps: it may have been handled, in part or to the end, or may be later.
+    Maybe,
+    /// Surely: the entity handled it. Only the answer is missing.
+    Yes,
+}
+
 /// Why a message was not taken. It is handed back where it still exists as a value.
 #[derive(PartialEq, Eq)]
 #[non_exhaustive]
@@ -294,6 +309,17 @@ impl<M> TellError<M> {
                 Some(message)
             }
             Self::TooLarge { .. } | Self::Codec(_) => None,
+        }
+    }
+
+    /// Whether the entity got the message: always [`Delivery::No`].
+    pub const fn delivery(&self) -> Delivery {
+        match self {
+            Self::BufferFull(_)
+            | Self::Busy(_)
+            | Self::Stopped(_)
+            | Self::TooLarge { .. }
+            | Self::Codec(_) => Delivery::No,
         }
     }
 }
@@ -334,13 +360,13 @@ fn too_large(f: &mut fmt::Formatter<'_>, size: usize, limit: usize) -> fmt::Resu
     write!(f, "a message of {size} bytes is over the limit of {limit}")
 }
 
-/// Why an ask has no answer. Except for the marked ones, the message was not handled.
+/// Why an ask has no answer. Whether the message was handled, [`AskError::delivery`] says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AskError {
     /// No answer in time. The message may have been handled, or may be later.
     Timeout,
-    /// The entity handled the message and did not answer.
+    /// The entity handled the message and did not answer, or its answer could not be encoded.
     NoReply,
     /// The entity failed while it handled the message.
     EntityFailed,
@@ -354,7 +380,7 @@ pub enum AskError {
     Undelivered(RejectReason),
     /// Too many asks wait for other nodes.
     TooManyAsks,
-    /// The node or the entity type is stopped.
+    /// The node or the entity type is stopped, perhaps after the message was sent to another node.
     Stopped,
     /// The message is larger than the cluster takes.
     TooLarge {
@@ -363,8 +389,48 @@ pub enum AskError {
         /// The limit.
         limit: usize,
     },
-    /// The message cannot be encoded, or the answer (to a message that was handled) cannot be decoded.
+    /// The message cannot be encoded.
     Codec(CodecError),
+    /// The entity answered, and the answer cannot be decoded.
+    Answer(CodecError),
+}
+
+impl AskError {
+    /// Whether the entity got the message, and so what sending it again may do.
+    ///
+    /// | | |
+    /// |---|---|
+    /// | [`No`](Delivery::No) | `Refused`, `BufferFull`, `Undelivered`, `TooManyAsks`, `TooLarge`, `Codec` |
+    /// | [`Maybe`](Delivery::Maybe) | `Timeout`, `EntityFailed`, `PerhapsDelivered`, `Stopped` |
+    /// | [`Yes`](Delivery::Yes) | `NoReply`, `Answer` |
+    #[must_use]
+    pub const fn delivery(&self) -> Delivery {
+        match self {
+            Self::Refused
+            | Self::BufferFull
+            | Self::TooManyAsks
+            | Self::TooLarge { .. }
+            | Self::Codec(_) => Delivery::No,
+            Self::Undelivered(reason) => rejected(*reason),
+            Self::Timeout | Self::EntityFailed | Self::PerhapsDelivered | Self::Stopped => {
+                Delivery::Maybe
+            }
+            Self::NoReply | Self::Answer(_) => Delivery::Yes,
+        }
+    }
+}
+
+/// What the core says of a message that it gave up.
+const fn rejected(reason: RejectReason) -> Delivery {
+    match reason {
+        RejectReason::BufferFull
+        | RejectReason::Stopped
+        | RejectReason::PathGivenUp
+        | RejectReason::OriginEnded
+        | RejectReason::Unsendable => Delivery::No,
+        // Also a reason that this crate does not know yet.
+        _ => Delivery::Maybe,
+    }
 }
 
 impl fmt::Display for AskError {
@@ -382,9 +448,8 @@ impl fmt::Display for AskError {
             Self::TooManyAsks => f.write_str("too many asks wait for other nodes"),
             Self::Stopped => f.write_str("the node or the entity type is stopped"),
             Self::TooLarge { size, limit } => too_large(f, *size, *limit),
-            Self::Codec(error) => {
-                write!(f, "cannot encode the message or decode the answer: {error}")
-            }
+            Self::Codec(error) => write!(f, "the message cannot be encoded: {error}"),
+            Self::Answer(error) => write!(f, "the answer cannot be decoded: {error}"),
         }
     }
 }
@@ -445,3 +510,6 @@ impl From<proto::LeaveError> for LeaveError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

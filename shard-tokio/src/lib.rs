@@ -173,7 +173,7 @@ pub use builder::{Membership, NodeBuilder, Preset};
 pub use entity::{BoxError, Context, Entity, ReplySlot};
 pub use entity_ref::EntityRef;
 pub use entity_type::{EntityType, EntityTypeBuilder};
-pub use error::{AskError, LeaveError, NotReady, StartError, TellError, TypeError};
+pub use error::{AskError, Delivery, LeaveError, NotReady, StartError, TellError, TypeError};
 pub use message::{CodecError, Message, Payload, Raw};
 pub use node::{Member, Node, Stats};
 pub use report::{Reason, Undelivered, UndeliveredReports};

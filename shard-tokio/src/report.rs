@@ -13,6 +13,8 @@ use shard_proto::ShardId;
 use shard_proto::node::EntityKey;
 use shard_proto::region::RejectReason;
 
+use crate::error::Delivery;
+
 /// A message that will not be handled, or perhaps was not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -84,6 +86,31 @@ reasons! {
     BadId = "the entity id is not UTF-8",
     /// Another reason.
     Other = "it was refused",
+}
+
+impl Reason {
+    /// Whether the entity got the message nevertheless.
+    #[must_use]
+    pub const fn delivery(self) -> Delivery {
+        match self {
+            Self::BufferFull
+            | Self::MailboxFull
+            | Self::TooManyEntities
+            | Self::Stopped
+            | Self::PathGivenUp
+            | Self::OriginEnded
+            | Self::TooLarge
+            | Self::Codec
+            | Self::Unsendable
+            | Self::Parked
+            | Self::BadId => Delivery::No,
+            Self::PerhapsDelivered
+            | Self::Panicked
+            | Self::Failed
+            | Self::Aborted
+            | Self::Other => Delivery::Maybe,
+        }
+    }
 }
 
 impl fmt::Display for Reason {

@@ -10,7 +10,8 @@ use common::log::log;
 use common::{
     Answer, Peer, Say, Scribe, World, builder, free_address, map_that, scribes, until, within,
 };
-use shard_tokio::{AskError, Node, NotReady, Reason, StartError, TellError};
+use shard_tokio::{AskError, Context, Delivery, Entity, Node, NotReady, Raw, Reason};
+use shard_tokio::{StartError, TellError};
 
 #[tokio::test]
 async fn an_address_in_use_is_named() {
@@ -317,6 +318,89 @@ async fn one_entity_too_many_is_refused() {
         assert_eq!(a.running(), 10);
     })
     .await;
+}
+
+struct Printer;
+
+impl Entity for Printer {
+    const TYPE: &'static str = "printer";
+    type Message = u32;
+    type Reply = Raw;
+
+    fn create(_id: &str) -> Self {
+        Self
+    }
+
+    async fn handle(&mut self, bytes: u32, cx: &mut Context<'_, Self>) {
+        cx.reply(Raw::from(vec![7; bytes as usize]));
+    }
+}
+
+/// What an error says of the message is true, whatever went wrong on the way.
+#[tokio::test]
+async fn an_error_says_whether_the_message_was_delivered() {
+    within(30, "delivery", async {
+        let world = World::new();
+        let seeds = [free_address()];
+        let node = builder("a", &seeds[0], &seeds).start().await.unwrap();
+        let a = scribes(&node, &world, |it| it.proxy().buffer(100, 2)).await;
+        let one = a.entity("one");
+        // No home, and the buffer is full: surely not.
+        for n in 0..2 {
+            one.tell(Say::Note { caller: 0, n }).await.unwrap();
+        }
+        let error = one.tell(Say::Note { caller: 0, n: 2 }).await.unwrap_err();
+        assert_eq!(error.delivery(), Delivery::No);
+        let error = one.ask(Say::Note { caller: 0, n: 2 }).await.unwrap_err();
+        assert_eq!(error.delivery(), Delivery::No);
+        let _b = Peer::start("b", &free_address(), &seeds, &world).await;
+        while one.ask(Say::Who).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+        world.assert_in_order(2);
+        // It got there, and there is no answer.
+        let error = one.ask(Say::Silence).await.unwrap_err();
+        assert_eq!(error.delivery(), Delivery::Yes);
+        let error = one.ask(Say::Panic).await.unwrap_err();
+        assert_eq!(error.delivery(), Delivery::Maybe);
+        let soon = Duration::from_millis(50);
+        let error = one.ask_for(Say::Block, soon).await.unwrap_err();
+        assert_eq!(error.delivery(), Delivery::Maybe);
+        world.door.add_permits(1);
+    })
+    .await;
+}
+
+/// An answer that cannot travel does not make a message that was handled one that was refused.
+#[tokio::test]
+async fn an_answer_larger_than_a_frame_is_no_answer() {
+    within(30, "answer", async {
+        let seeds = [free_address()];
+        let a = builder("a", &seeds[0], &seeds).start().await.unwrap();
+        let b = builder("b", &free_address(), &seeds).start().await.unwrap();
+        let proxy = a.entity_type::<Printer>().shards(1).proxy().start();
+        let proxy = proxy.await.unwrap();
+        let _host = b.entity_type::<Printer>().shards(1).start().await.unwrap();
+        let one = proxy.entity("one");
+        assert_eq!(one.ask(10_u32).await.unwrap().0.len(), 10);
+        let error = one.ask(2_u32 << 20).await.unwrap_err();
+        assert_eq!(error, AskError::NoReply);
+        assert_eq!(error.delivery(), Delivery::Yes);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn references_are_equal_by_type_and_id() {
+    let node = Node::standalone().await.unwrap();
+    let printers = node.entity_type::<Printer>().start().await.unwrap();
+    let one = printers.entity("one");
+    one.ask(1_u32).await.unwrap();
+    // A clone has found the mailbox already, a new one has not.
+    let set = std::collections::HashSet::from([one.clone(), printers.entity("one")]);
+    assert_eq!(set.len(), 1);
+    assert!(set.contains(&one));
+    assert_ne!(one, printers.entity("two"));
 }
 
 /// A newer life of a node takes over, and the older one says why it stops.

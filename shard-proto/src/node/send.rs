@@ -5,7 +5,7 @@ use bytes::BytesMut;
 use super::link::{DataError, FrameSlot, PeerSlot};
 use super::types::Outgoing;
 use super::{
-    Ask, Body, BodyError, EntityKey, Message, Node, NodeCommand, REPLY_REFUSED, ReplyTo, SendError,
+    Ask, Body, BodyError, EntityKey, Message, Node, NodeCommand, REPLY_NONE, ReplyTo, SendError,
     Sent, TypeIndex, count,
 };
 use crate::region::{Origin, RejectReason, Route, RouteError};
@@ -423,8 +423,8 @@ impl<B: Body> Node<B> {
     }
 
     /// Answers an ask of another node: `write` appends the payload straight to the link's buffer. Dropped and counted
-    /// if that life of the node has ended; if the payload is too large or `write` fails, [`REPLY_REFUSED`] goes in its
-    /// place. Returns whether the reply was sent as given.
+    /// if that life of the node has ended; if the payload is too large or `write` fails, [`REPLY_NONE`] goes in its
+    /// place, because the message was handled. Returns whether the reply was sent as given.
     pub fn reply(
         &mut self,
         now: Instant,
@@ -446,7 +446,7 @@ impl<B: Body> Node<B> {
             Err(Unsent::Body(_) | Unsent::TooLarge { .. }) => {
                 let empty = |_: &mut BytesMut| Ok(());
                 if self
-                    .put_reply(now, peer, to.correlation, REPLY_REFUSED, empty)
+                    .put_reply(now, peer, to.correlation, REPLY_NONE, empty)
                     .is_err()
                 {
                     count(&mut self.stats.replies_dropped);
