@@ -25,6 +25,7 @@ const CART: EntityTypeId = EntityTypeId(9);
 
 fn head() -> DataHead {
     DataHead {
+        flags: shard_proto::wire::Flags::NONE,
         version: 1,
         entity_type: CART,
         epoch: Epoch::new(Term(27_200_000_000), 5).unwrap(),

@@ -265,6 +265,7 @@ impl World {
                     payload: feed.bytes(20),
                 });
                 let head = DataHead {
+                    flags: crate::wire::Flags::NONE,
                     version: 1,
                     entity_type: EntityTypeId(7),
                     epoch: Epoch::NONE,

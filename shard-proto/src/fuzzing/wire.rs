@@ -65,6 +65,7 @@ fn check_frame(frame: &Frame<'_>, whole: &[u8]) {
         kind,
         entity_type,
         version,
+        flags,
         ..
     } = frame.header;
     if kind.is_data() {
@@ -72,6 +73,7 @@ fn check_frame(frame: &Frame<'_>, whole: &[u8]) {
         let seq = frame.seq();
         let Ok(data) = frame.data() else { return };
         let head = DataHead {
+            flags,
             version,
             entity_type,
             epoch: frame.header.epoch(),

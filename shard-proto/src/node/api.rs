@@ -102,6 +102,9 @@ pub struct Message<B> {
     /// Of a message of another node: the life that sent it; 0 for one of this node. Keep it for
     /// [`Node::give_back`](super::Node::give_back): what a life left behind is not its successor's.
     pub sender: Incarnation,
+    /// It is sent until it is acknowledged, and begins with a number ([`Flags::TRACKED`](crate::wire::Flags)). Keep it for
+    /// [`Node::give_back`](super::Node::give_back).
+    pub tracked: bool,
     /// Of a message of this node: it was answered [`Sent::Queued`] and still counts as pending.
     pub(crate) pending: bool,
     /// Of a long one: what it adds to what is here. Keep it with the body for as long as that is kept.
@@ -117,6 +120,7 @@ impl<B> Message<B> {
             ask,
             correlation: 0,
             sender: Incarnation(0),
+            tracked: false,
             pending: false,
             weight: None,
         }

@@ -421,7 +421,7 @@ impl<B: Body> Node<B> {
         let Some(ty) = self.types.by_id(frame.header.entity_type) else {
             return false;
         };
-        let mut message = from_wire::<B>(&envelope, &frame.body);
+        let mut message = from_wire::<B>(frame.header.flags, &envelope, &frame.body);
         let index = peer_index(peer);
         message.ask = self.asks.waits_for(envelope.correlation, index);
         let (now, epoch) = (self.now, frame.header.epoch());
@@ -454,7 +454,7 @@ impl<B: Body> Node<B> {
             let Some(ty) = self.types.by_id(frame.header.entity_type) else {
                 continue;
             };
-            let message = from_wire(&envelope, &frame.body);
+            let message = from_wire(frame.header.flags, &envelope, &frame.body);
             if let Put::Done(command) = self.reject(ty, envelope.shard, origin, reason, message) {
                 return command;
             }

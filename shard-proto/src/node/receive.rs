@@ -13,8 +13,8 @@ use super::{
 use crate::leadership::ControlError as LeadershipError;
 use crate::region::{Arrival, ControlError as RegionError, Origin, RejectReason, ReturnError};
 use crate::wire::control::{Register, RegisterRefusal, RegisterRefused};
-use crate::wire::{Control, Data, Envelope, Header, Kind, Return, ReturnReason};
-use crate::{EntityTypeId, Epoch, Instant, NodeId, Term};
+use crate::wire::{Control, Data, Envelope, Flags, Header, Kind, Return, ReturnReason};
+use crate::{Epoch, Instant, NodeId, Term};
 
 impl<B: Body> Node<B> {
     /// A connection that [`NodeCommand::Dial`](super::NodeCommand::Dial) asked for stands. `authenticated`: whom the transport proved the peer
@@ -159,13 +159,13 @@ impl<B: Body> Node<B> {
         let Some(ty) = self.types.by_id(header.entity_type) else {
             count(&mut self.stats.unknown_type);
             if let Data::Envelope(envelope) = data {
-                self.bounce(now, from, header.entity_type, header.epoch(), &envelope);
+                self.bounce(now, from, header, &envelope);
             }
             return None;
         };
         match data {
             Data::Envelope(envelope) => {
-                return self.handle_envelope(now, peer, from, ty, header.epoch(), &envelope, body);
+                return self.handle_envelope(now, peer, from, ty, header, &envelope, body);
             }
             Data::Return(back) => {
                 self.handle_return(now, peer, from, ty, header, &back, body);
@@ -198,12 +198,12 @@ impl<B: Body> Node<B> {
         peer: PeerSlot,
         from: NodeId,
         ty: TypeIndex,
-        epoch: Epoch,
+        header: &Header,
         envelope: &Envelope<'_>,
         body: &Bytes,
     ) -> Option<Delivery<B>> {
-        let shard = envelope.shard;
-        let mut message = from_wire(envelope, body);
+        let (shard, epoch) = (envelope.shard, header.epoch());
+        let mut message = from_wire(header.flags, envelope, body);
         message.sender = self.links.incarnation(peer)?;
         let kind = self.types.get_mut(ty)?;
         message.weight = kind.scales.weigh(body.len());
@@ -275,14 +275,7 @@ impl<B: Body> Node<B> {
     }
 
     /// Sends an envelope of a type that is not known here back as undeliverable.
-    fn bounce(
-        &mut self,
-        now: Instant,
-        to: NodeId,
-        entity_type: EntityTypeId,
-        epoch: Epoch,
-        envelope: &Envelope<'_>,
-    ) {
+    fn bounce(&mut self, now: Instant, to: NodeId, header: &Header, envelope: &Envelope<'_>) {
         let Some(peer) = self.links.slot(to) else {
             return;
         };
@@ -293,7 +286,8 @@ impl<B: Body> Node<B> {
         let hint = envelope.payload.len().saturating_add(envelope.id.len());
         let lane = back.lane(super::send::LANES);
         let sent = self.links.data_back(now, peer, lane, hint, |out, slot| {
-            let head = super::send::head(slot, entity_type, epoch);
+            let mut head = super::send::head(slot, header.entity_type, header.epoch());
+            head.flags = header.flags;
             back.encode_into(&head, slot.max_frame, out).map(|_| ())
         });
         if sent.is_ok() {
@@ -314,7 +308,7 @@ impl<B: Body> Node<B> {
     ) {
         let envelope = &back.envelope;
         let (shard, correlation) = (envelope.shard, envelope.correlation);
-        let mut message = from_wire(envelope, body);
+        let mut message = from_wire(header.flags, envelope, body);
         message.ask = self.asks.waits_for(correlation, peer_index(peer));
         let Some(kind) = self.types.touch(ty) else {
             return;
@@ -555,10 +549,15 @@ impl<B: Body> Node<B> {
 }
 
 /// A message as it lies in the buffer that was read.
-pub(super) fn from_wire<B: Body>(envelope: &Envelope<'_>, body: &Bytes) -> Message<B> {
+pub(super) fn from_wire<B: Body>(
+    flags: Flags,
+    envelope: &Envelope<'_>,
+    body: &Bytes,
+) -> Message<B> {
     let id = EntityKey::from_slice(envelope.id, || body.slice_ref(envelope.id));
     let content = B::from_wire(envelope.payload, || body.slice_ref(envelope.payload));
     let mut message = Message::new(id, content, None);
     message.correlation = envelope.correlation;
+    message.tracked = flags.contains(Flags::TRACKED);
     message
 }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::region::{Origin, RejectReason, Route, RouteError};
 use crate::wire::data::ENVELOPE_LEN;
-use crate::wire::{Data, DataHead, Flush, Flushed, MAX_ID_LEN, PutError, ReturnReason, put};
+use crate::wire::{Data, DataHead, Flags, Flush, Flushed, MAX_ID_LEN, PutError, ReturnReason, put};
 use crate::{EntityTypeId, Epoch, Incarnation, Instant, NodeId, ShardId};
 
 /// Lanes of a pair. One, until a transport has several streams.
@@ -51,6 +51,7 @@ impl From<DataError<PutError<BodyError>>> for Unsent {
 
 pub(super) const fn head(slot: FrameSlot, entity_type: EntityTypeId, epoch: Epoch) -> DataHead {
     DataHead {
+        flags: Flags::NONE,
         version: slot.version,
         entity_type,
         epoch,
@@ -83,8 +84,37 @@ impl<B: Body> Node<B> {
         body: B,
         ask: Option<Ask>,
     ) -> Result<Sent<B>, SendError<B>> {
+        self.send_message(now, ty, shard, Message::new(id, body, ask))
+    }
+
+    /// As [`Node::send`], of a message that is [tracked](Message::tracked).
+    ///
+    /// # Errors
+    /// The body is handed back; the state is unchanged.
+    pub fn send_tracked(
+        &mut self,
+        now: Instant,
+        ty: TypeIndex,
+        shard: ShardId,
+        id: EntityKey,
+        body: B,
+        ask: Option<Ask>,
+    ) -> Result<Sent<B>, SendError<B>> {
+        let mut message = Message::new(id, body, ask);
+        message.tracked = true;
+        self.send_message(now, ty, shard, message)
+    }
+
+    #[inline]
+    fn send_message(
+        &mut self,
+        now: Instant,
+        ty: TypeIndex,
+        shard: ShardId,
+        message: Message<B>,
+    ) -> Result<Sent<B>, SendError<B>> {
         let now = self.advance(now);
-        let sent = self.try_send(now, ty, shard, id, body, ask);
+        let sent = self.try_send(now, ty, shard, message);
         let counter = match &sent {
             Ok(Sent::Local { .. }) => &mut self.stats.local,
             Ok(Sent::Remote) => &mut self.stats.sent,
@@ -100,26 +130,25 @@ impl<B: Body> Node<B> {
         now: Instant,
         ty: TypeIndex,
         shard: ShardId,
-        id: EntityKey,
-        body: B,
-        ask: Option<Ask>,
+        mut message: Message<B>,
     ) -> Result<Sent<B>, SendError<B>> {
         let limit = (self.config.max_frame as usize).saturating_sub(ENVELOPE_LEN);
-        let id_len = id.as_bytes().len();
-        let size = id_len.saturating_add(body.len_hint());
+        let id_len = message.id.as_bytes().len();
+        let size = id_len.saturating_add(message.body.len_hint());
         if size > limit || id_len > MAX_ID_LEN {
+            let body = message.body;
             return Err(SendError::TooLarge { size, limit, body });
         }
         if !self.phase.takes_messages() {
-            return Err(SendError::Stopped(body));
+            return Err(SendError::Stopped(message.body));
         }
+        let ask = message.ask;
         if ask.is_some() && self.asks.is_full() {
-            return Err(SendError::TooManyAsks(body));
+            return Err(SendError::TooManyAsks(message.body));
         }
         let Some(kind) = self.types.get_mut(ty) else {
-            return Err(SendError::UnknownShard(body));
+            return Err(SendError::UnknownShard(message.body));
         };
-        let mut message = Message::new(id, body, ask);
         message.pending = true;
         let correlation = ask.and_then(|ask| self.asks.insert(ask)).unwrap_or(0);
         message.correlation = correlation;
@@ -380,7 +409,10 @@ impl<B: Body> Node<B> {
         let hint = message.body.len_hint();
         let whole = hint.saturating_add(id.len()).saturating_add(64);
         let write = |out: &mut BytesMut, slot: FrameSlot| {
-            let (head, most) = (head(slot, entity_type, epoch), slot.max_frame);
+            let (mut head, most) = (head(slot, entity_type, epoch), slot.max_frame);
+            if message.tracked {
+                head.flags = Flags::TRACKED;
+            }
             let body = |out: &mut BytesMut| message.body.encode(out);
             let written = match reason {
                 None => put::envelope(out, &head, most, shard, correlation, id, hint, body),

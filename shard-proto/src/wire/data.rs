@@ -10,7 +10,9 @@
 //! | Flush, Flushed | seq `u64`, shard `u32`, token `u64` |
 //! | Reply | seq `u64`, correlation `u64`, status `u8`, payload |
 //!
-//! A payload ends with the body. The header's epoch is 0 on Flushed and Reply.
+//! A payload ends with the body. The header's epoch is 0 on Flushed and Reply. With [`Flags::TRACKED`] the payload of an
+//! Envelope or a Return begins with sender `u64`, number `u64`, lowest unacknowledged number `u64`; the answer to it is
+//! the number that the entity takes next.
 
 use super::header::{Flags, HEADER_LEN, Header, Kind, MAX_ID_LEN};
 use super::{DecodeError, EncodeError};
@@ -28,6 +30,8 @@ pub const MARKER_LEN: usize = 8 + 4 + 8;
 /// What a data frame says beside its [`Data`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataHead {
+    /// Its flags: [`Flags::TRACKED`] or none.
+    pub flags: Flags,
     /// The version that the link uses.
     pub version: u8,
     /// The entity type.
@@ -283,7 +287,7 @@ impl DataHead {
         Header {
             version: self.version,
             kind,
-            flags: Flags::NONE,
+            flags: self.flags,
             entity_type: self.entity_type,
             number: self.epoch.to_bits(),
             len,

@@ -157,8 +157,17 @@ impl Flags {
     pub const NONE: Self = Self(0);
     /// More chunks of the same message follow on the lane. Reserved: not sent, and refused when it arrives.
     pub const MORE: Self = Self(1);
+    /// On `Envelope` and `Return`: the message is sent until it is acknowledged, and its payload begins with who sent it
+    /// and its number. The reply is the acknowledgement. The core passes the flag on and does not look at the payload.
+    pub const TRACKED: Self = Self(2);
+
     /// The flags that a receiver of this version takes.
-    const KNOWN: Self = Self::NONE;
+    const fn known(kind: Kind) -> Self {
+        match kind {
+            Kind::ENVELOPE | Kind::RETURN => Self::TRACKED,
+            _ => Self::NONE,
+        }
+    }
 
     /// As they travel.
     #[must_use]
@@ -247,7 +256,7 @@ impl Header {
                 found: self.version,
             });
         }
-        if self.flags.0 & !Flags::KNOWN.0 != 0 {
+        if self.flags.0 & !Flags::known(self.kind).0 != 0 {
             return Err(DecodeError::Flags {
                 found: self.flags.0,
             });

@@ -17,6 +17,7 @@ fn a_control_frame_and_a_data_frame_share_a_stream() {
         payload: b"hello",
     });
     let head = DataHead {
+        flags: Flags::NONE,
         version: 1,
         entity_type: EntityTypeId(5),
         epoch: Epoch::new(Term(3), 4).unwrap(),
@@ -50,6 +51,7 @@ fn a_control_frame_and_a_data_frame_share_a_stream() {
 fn a_failed_payload_leaves_the_link_buffer_as_it_was() {
     use bytes::BytesMut;
     let head = DataHead {
+        flags: Flags::NONE,
         version: 1,
         entity_type: EntityTypeId(5),
         epoch: Epoch::NONE,
@@ -118,6 +120,7 @@ fn a_payload_writer_cannot_touch_frames_before_its_own() {
         payload,
     };
     let head = DataHead {
+        flags: Flags::NONE,
         version: 1,
         entity_type: EntityTypeId(5),
         epoch: Epoch::NONE,

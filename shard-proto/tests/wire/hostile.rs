@@ -132,6 +132,18 @@ fn a_header_says_what_is_wrong_with_it() {
         let decoded = Header::decode(&header.to_bytes(), MAX_FRAME);
         assert_eq!(decoded, Err(DecodeError::Flags { found }));
     }
+    // A message can be tracked, nothing else can.
+    for kind in Kind::ALL.iter().copied() {
+        let header = Header {
+            flags: Flags::TRACKED,
+            ..header(kind, 0)
+        };
+        let decoded = Header::decode(&header.to_bytes(), MAX_FRAME);
+        assert_eq!(
+            decoded.is_ok(),
+            matches!(kind, Kind::ENVELOPE | Kind::RETURN)
+        );
+    }
     let term = with(|header| header.number = Term::MAX.0 + 1);
     assert_eq!(term, Err(DecodeError::Range));
     assert!(with(|header| header.number = Term::MAX.0).is_ok());
@@ -221,6 +233,7 @@ fn survives_a_round_trip(kind: Kind, body: &[u8]) {
             return;
         };
         let head = data::DataHead {
+            flags: Flags::NONE,
             version: 1,
             entity_type: CART,
             epoch: shard_proto::Epoch::NONE,

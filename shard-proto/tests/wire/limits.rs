@@ -96,6 +96,7 @@ fn what_is_too_long_is_refused_by_encoders() {
 #[test]
 fn data_bodies_end_at_max_frame() {
     let head = DataHead {
+        flags: shard_proto::wire::Flags::NONE,
         version: 1,
         entity_type: CART,
         epoch: Epoch::NONE,

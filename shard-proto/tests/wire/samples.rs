@@ -4,8 +4,8 @@ use shard_proto::membership::Roles;
 use shard_proto::wire::control::*;
 use shard_proto::wire::{
     Claim, Claims, ClaimsBuilder, Control, Data, DataHead, EntityIds, EntityIdsBuilder, Envelope,
-    Flush, Flushed, Frame, HomeEntry, Homes, HomesBuilder, Kind, MAX_CONTROL_FRAME, MAX_ID_LEN,
-    Reply, Return, ReturnReason, list::MAX_LIST_LEN,
+    Flags, Flush, Flushed, Frame, HomeEntry, Homes, HomesBuilder, Kind, MAX_CONTROL_FRAME,
+    MAX_ID_LEN, Reply, Return, ReturnReason, list::MAX_LIST_LEN,
 };
 use shard_proto::{
     EntityTypeId, Epoch, Incarnation, NodeId, Session, ShardId, Term, Token, hash::node_id,
@@ -63,7 +63,7 @@ impl Sample {
             }
             Self::Data(head, data) => {
                 (header.version, header.entity_type) == (head.version, head.entity_type)
-                    && header.epoch() == head.epoch
+                    && (header.epoch(), header.flags) == (head.epoch, head.flags)
                     && (frame.seq(), frame.data()) == (Ok(head.seq), Ok(data))
             }
         }
@@ -341,6 +341,13 @@ fn data() -> Vec<Sample> {
     };
     let (shard, token) = (ShardId(200), Token(0x1112_1314_1516_1718));
     let at = epoch(27_200_000_000, 5);
+    let tracked = [
+        Data::Envelope(envelope),
+        Data::Return(Return {
+            reason: ReturnReason::Full,
+            envelope,
+        }),
+    ];
     [
         (at, Data::Envelope(envelope)),
         (
@@ -368,8 +375,12 @@ fn data() -> Vec<Sample> {
             }),
         ),
     ]
-    .map(|(epoch, data)| {
+    .into_iter()
+    .map(|(epoch, data)| (Flags::NONE, epoch, data))
+    .chain(tracked.map(|data| (Flags::TRACKED, at, data)))
+    .map(|(flags, epoch, data)| {
         let head = DataHead {
+            flags,
             version: 1,
             entity_type: CART,
             epoch,
@@ -377,7 +388,7 @@ fn data() -> Vec<Sample> {
         };
         Sample::Data(head, data)
     })
-    .to_vec()
+    .collect()
 }
 
 /// The longest control body of every kind.

@@ -9,7 +9,7 @@ use shard_tokio::proto::hash::{cluster_id, entity_type_id, node_id};
 use shard_tokio::proto::leadership::Voters;
 use shard_tokio::proto::membership::Roles;
 use shard_tokio::proto::wire::control::{Hello, Refusal, Welcome};
-use shard_tokio::proto::wire::{Control, Data, DataHead, Decoded, Frame};
+use shard_tokio::proto::wire::{Control, Data, DataHead, Decoded, Flags, Frame};
 use shard_tokio::proto::{EntityTypeId, Epoch, Incarnation, Term};
 
 const MAX: u32 = 1 << 20;
@@ -101,8 +101,19 @@ impl Wire {
     }
 
     pub fn data(&mut self, ty: EntityTypeId, epoch: Epoch, data: &Data<'_>) -> bool {
+        self.flagged(Flags::NONE, ty, epoch, data)
+    }
+
+    pub fn flagged(
+        &mut self,
+        flags: Flags,
+        ty: EntityTypeId,
+        epoch: Epoch,
+        data: &Data<'_>,
+    ) -> bool {
         let mut out = vec![0; data.body_len() + 20];
         let head = DataHead {
+            flags,
             version: 1,
             entity_type: ty,
             epoch,

@@ -518,6 +518,7 @@ pub(super) fn lower_first<'a>(a: &'a str, b: &'a str) -> [&'a str; 2] {
 
 pub(super) fn put(out: &mut BytesMut, slot: FrameSlot, payload: &[u8]) -> Result<(), EncodeError> {
     let head = DataHead {
+        flags: crate::wire::Flags::NONE,
         version: slot.version,
         entity_type: TYPE,
         epoch: Epoch::from_bits(9),

@@ -48,14 +48,17 @@ impl Cluster {
         {
             *number += 1;
             let epoch = serving.epoch;
-            let message = Message::new(EntityKey::from(id), tell.encode(), ask);
+            let mut message = Message::new(EntityKey::from(id), tell.encode(), ask);
+            message.tracked = tell.is_tracked();
             self.post(host, ty, shard, epoch, Origin::Local, message, None);
             return true;
         }
-        let sent =
-            self.hosts[host]
-                .node
-                .send(now, ty, shard, EntityKey::from(id), tell.encode(), ask);
+        let (node, key) = (&mut self.hosts[host].node, EntityKey::from(id));
+        let sent = if tell.is_tracked() {
+            node.send_tracked(now, ty, shard, key, tell.encode(), ask)
+        } else {
+            node.send(now, ty, shard, key, tell.encode(), ask)
+        };
         let taken = match sent {
             Ok(Sent::Local { epoch, message }) => {
                 self.post(host, ty, shard, epoch, Origin::Local, message, None);
@@ -148,6 +151,8 @@ impl Cluster {
             ..
         } = waiting;
         let tell = Tell::decode(&message.body);
+        // The mark is still there, whatever way the message came.
+        assert_eq!(message.tracked, tell.is_tracked(), "{tell:?}");
         let id = String::from_utf8(message.id.as_bytes().to_vec()).unwrap();
         if self.trace {
             println!(
