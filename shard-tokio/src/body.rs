@@ -36,8 +36,24 @@ impl Encoded {
         }
     }
 
-    /// Encodes into a buffer of this thread, from which long encodings are split off without a copy.
     pub(crate) fn new<M: Message>(message: &M) -> Result<Self, CodecError> {
+        Self::written(|out| message.encode(out))
+    }
+
+    /// One behind the other.
+    pub(crate) fn joined(head: &[u8], tail: &[u8]) -> Self {
+        let joined = Self::written(|out| {
+            out.extend_from_slice(head);
+            out.extend_from_slice(tail);
+            Ok(())
+        });
+        joined.unwrap_or(Self::EMPTY)
+    }
+
+    /// Writes into a buffer of this thread, from which long encodings are split off without a copy.
+    fn written(
+        write: impl FnOnce(&mut BytesMut) -> Result<(), CodecError>,
+    ) -> Result<Self, CodecError> {
         const CHUNK: usize = 64 * 1024;
         thread_local! {
             static SCRATCH: RefCell<BytesMut> = RefCell::default();
@@ -48,7 +64,7 @@ impl Encoded {
             if out.capacity() < 256 {
                 out.reserve(CHUNK);
             }
-            let encoded = caught(|| message.encode(&mut out))
+            let encoded = caught(|| write(&mut out))
                 .map(|()| Self::inline(&out).unwrap_or_else(|| Self::Shared(out.split().freeze())));
             out.clear();
             *scratch.borrow_mut() = out;
@@ -62,6 +78,20 @@ impl Encoded {
             Self::Shared(bytes) => Payload::shared(bytes),
         };
         caught(|| M::decode(payload))
+    }
+
+    /// What is behind the first `count` bytes.
+    pub(crate) fn decode_after<M: Message>(&self, count: usize) -> Result<M, CodecError> {
+        match self {
+            Self::Inline(..) => {
+                let rest = self.as_slice().get(count..).unwrap_or_default();
+                caught(|| M::decode(Payload::new(rest)))
+            }
+            Self::Shared(bytes) => {
+                let rest = bytes.slice(count.min(bytes.len())..);
+                caught(|| M::decode(Payload::shared(&rest)))
+            }
+        }
     }
 }
 

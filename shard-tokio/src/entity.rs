@@ -14,6 +14,7 @@ use crate::lease::Look;
 use crate::message::Message;
 use crate::report::Reason;
 use crate::shared::{Caller, Input, NodeShared, Seat};
+use crate::store::Sequence;
 
 /// An error of the application's.
 pub type BoxError = Box<dyn core::error::Error + Send + Sync>;
@@ -120,6 +121,7 @@ impl<'a, E: Entity> Context<'a, E> {
         let status = if matches!(wish, Wish::Fail(_)) {
             REPLY_FAILED
         } else {
+            self.acknowledge();
             REPLY_NONE
         };
         self.refuse(status);
@@ -128,11 +130,52 @@ impl<'a, E: Entity> Context<'a, E> {
 
     /// The message could not be handed over.
     pub(crate) fn undecoded(mut self) {
-        self.refuse(REPLY_REFUSED);
+        self.refuse_for_good();
+    }
+
+    /// It would be refused each time: who sent a tracked one gives it up, and says so in front of the next one.
+    fn refuse_for_good(&mut self) {
+        let caller = match mem::replace(&mut self.caller, Caller::Tell) {
+            Caller::Tracked(tracked) => {
+                refuse(tracked.caller, REPLY_REFUSED, &self.seat.shared.node);
+                return;
+            }
+            caller => caller,
+        };
+        refuse(caller, REPLY_REFUSED, &self.seat.shared.node);
+    }
+
+    /// Of a tracked message, while it is not answered: write it together with what the message changes.
+    pub(crate) fn sequence(&self) -> Option<Sequence> {
+        match &self.caller {
+            Caller::Tracked(tracked) => Some(tracked.tag.sequence()),
+            _ => None,
+        }
+    }
+
+    /// What was written with [`Context::sequence`] in earlier lives, heard of longest ago first.
+    pub(crate) fn seed_senders(&self, sequences: impl IntoIterator<Item = Sequence>) {
+        for sequence in sequences {
+            self.done(sequence);
+        }
+    }
+
+    fn done(&self, sequence: Sequence) -> u64 {
+        let slot = self.seat.mailbox.slot;
+        self.seat.shared.senders.done(slot, sequence)
+    }
+
+    /// A tracked message was handled to the end.
+    fn acknowledge(&mut self) {
+        if let Some(sequence) = self.sequence() {
+            let caller = mem::replace(&mut self.caller, Caller::Tell);
+            let next = self.done(sequence);
+            caller.acknowledge(next, &self.seat.shared.node);
+        }
     }
 
     fn refuse(&mut self, status: u8) {
-        if self.is_ask() {
+        if self.is_ask() || self.sequence().is_some() {
             let caller = mem::replace(&mut self.caller, Caller::Tell);
             refuse(caller, status, &self.seat.shared.node);
         }
@@ -157,7 +200,10 @@ impl<'a, E: Entity> Context<'a, E> {
     /// The message being handled is refused, and surely nothing came of it: the asker is told
     /// [`AskError::Refused`](crate::AskError::Refused), and it is reported.
     pub(crate) fn refuse_as(&mut self, reason: Reason) {
-        self.refuse(REPLY_REFUSED);
+        match reason {
+            Reason::Codec | Reason::TooLarge => self.refuse_for_good(),
+            _ => self.refuse(REPLY_REFUSED),
+        }
         let Seat { shared, mailbox } = self.seat;
         shared.report(mailbox.shard, &mailbox.key, reason);
     }
@@ -222,6 +268,9 @@ impl<'a, E: Entity> Context<'a, E> {
 
     /// Answers the message being handled. A second answer, or one to a tell, goes nowhere.
     pub fn reply(&mut self, reply: E::Reply) {
+        if !self.is_ask() {
+            return;
+        }
         let caller = mem::replace(&mut self.caller, Caller::Tell);
         answer(caller, reply, &self.seat.shared.node);
     }
@@ -283,6 +332,15 @@ impl<R: Message> fmt::Debug for ReplySlot<R> {
     }
 }
 
+impl<R> Caller<R> {
+    /// The entity takes `next` as the next one of the sender of this tracked message.
+    pub(crate) fn acknowledge(self, next: u64, node: &NodeShared) {
+        if let Self::Tracked(tracked) = self {
+            answer(tracked.caller, next, node);
+        }
+    }
+}
+
 fn answer<R: Message>(caller: Caller<R>, reply: R, node: &NodeShared) {
     match caller {
         Caller::Ask(responder) => responder.answer(reply),
@@ -303,7 +361,7 @@ fn answer<R: Message>(caller: Caller<R>, reply: R, node: &NodeShared) {
                 },
             );
         }
-        Caller::Tell | Caller::Node(..) => {}
+        Caller::Tell | Caller::Node(..) | Caller::Tracked(_) => {}
     }
 }
 
@@ -318,6 +376,8 @@ pub(crate) fn refuse<R>(caller: Caller<R>, status: u8, node: &NodeShared) {
                 payload: Encoded::EMPTY,
             },
         ),
+        // Whatever it is, it may be over when the message comes again.
+        Caller::Tracked(tracked) => refuse(tracked.caller, REPLY_FAILED, node),
         Caller::Tell | Caller::Node(..) => {}
     }
 }

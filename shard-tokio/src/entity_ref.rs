@@ -19,6 +19,7 @@ use crate::entity::Entity;
 use crate::error::{AskError, TellError};
 use crate::gate::Way;
 use crate::queue::PushError;
+use crate::reliable;
 use crate::shared::{Caller, INBOX, Inbound, Input, Item, Listed, Mailbox, TypeShared};
 
 /// A reference to an entity, wherever it lives. Cheap to make and to clone; equal to another one by type and id.
@@ -26,9 +27,9 @@ use crate::shared::{Caller, INBOX, Inbound, Input, Item, Listed, Mailbox, TypeSh
 /// Messages that one caller sends to one entity, each after the one before was accepted, are handled in that order,
 /// also while the entity moves from node to node.
 pub struct EntityRef<E: Entity> {
-    shared: Arc<TypeShared<E>>,
-    key: EntityKey,
-    shard: ShardId,
+    pub(crate) shared: Arc<TypeShared<E>>,
+    pub(crate) key: EntityKey,
+    pub(crate) shard: ShardId,
     /// The mailbox that was found first.
     mailbox: OnceLock<Arc<Mailbox<E>>>,
     /// The one that was found last, when that is closed: the entity moved, or was passivated.
@@ -114,6 +115,19 @@ impl<E: Entity> EntityRef<E> {
                 }
             }
         }
+    }
+
+    /// Sends a message until the entity has handled it, and has it handled once: see [`reliable`](crate::reliable). Returns
+    /// when it is kept, and waits while too many are. Goes through
+    /// [`EntityType::reliable_sender`](crate::EntityType::reliable_sender), which says when all is done.
+    ///
+    /// # Errors
+    /// As [`ReliableSender::tell`](crate::reliable::ReliableSender::tell); the message was not taken.
+    pub async fn tell_reliably(
+        &self,
+        message: impl Into<E::Message>,
+    ) -> Result<(), TellError<E::Message>> {
+        reliable::tell(self.shared.reliable(), self, message.into()).await
     }
 
     /// Sends a message and waits for the answer, for at most the type's
@@ -384,6 +398,7 @@ impl<E: Entity> EntityRef<E> {
             id: self.key.clone(),
             body,
             ask,
+            tracked: false,
         };
         let pushed = match &mut cx {
             Some(cx) => shared.node.inbox.poll_push(cx, input, INBOX),

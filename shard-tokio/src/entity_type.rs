@@ -4,7 +4,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::sync::atomic::AtomicBool;
 use core::time::Duration;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use shard_proto::ShardId;
 use shard_proto::allocation::{AllocationStrategy, LeastShards};
@@ -24,6 +24,7 @@ use crate::error::{NotReady, TypeError};
 use crate::gate::Gate;
 use crate::host::{Host, TypeHost};
 use crate::node::{Node, Running};
+use crate::reliable::{ReliableSender, Senders};
 use crate::remember::{Memory, RememberStats, Tally};
 use crate::shared::{Factory, Limits, TypeShared, Waiters, lock};
 use crate::status::{ShardMap, ShardMapChanges, Status};
@@ -97,6 +98,17 @@ impl<E: Entity> EntityType<E> {
         self.running.shared.command(command);
         // An error means that the node has stopped.
         told.await.unwrap_or(false)
+    }
+
+    /// The sender of [`EntityRef::tell_reliably`] on this node, with the default settings; it lives as long as the type is
+    /// used here. [`ReliableSender::new`] makes others.
+    #[must_use]
+    pub fn reliable_sender(&self) -> ReliableSender<E> {
+        ReliableSender::of(Arc::clone(self.shared.reliable()), Arc::clone(&self.shared))
+    }
+
+    pub(crate) const fn shared(&self) -> &Arc<TypeShared<E>> {
+        &self.shared
     }
 
     /// What the entities of the type on this node counted since it started, as of the driver's last turn.
@@ -438,6 +450,8 @@ impl<E: Entity> EntityTypeBuilder<E> {
                 congested: AtomicBool::new(false),
                 remembered: Tally::default(),
                 status: Arc::new(Status::new(E::TYPE, shards)),
+                senders: Senders::default(),
+                reliable: OnceLock::new(),
                 node,
             });
             shared.node.add_type(&shared);

@@ -160,6 +160,7 @@ mod lease;
 mod message;
 mod node;
 mod queue;
+pub mod reliable;
 pub mod remember;
 mod report;
 mod shared;

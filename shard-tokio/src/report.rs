@@ -103,6 +103,7 @@ impl Reason {
             | Self::Codec
             | Self::Unsendable
             | Self::Parked
+            | Self::Fenced
             | Self::BadId => Delivery::No,
             Self::PerhapsDelivered
             | Self::Panicked

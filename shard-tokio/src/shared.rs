@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use shard_proto::entity::{EntitySlot, EntityStats};
 use shard_proto::hash::ShardHash;
@@ -24,10 +24,12 @@ use crate::clock::Clock;
 use crate::driver::{Command, NetEvent};
 use crate::durable::{Counters, DurableStats};
 use crate::entity::Entity;
+use crate::error::AskError;
 use crate::gate::{Gate, Opening, Way};
 use crate::lease::Lease;
 use crate::node::Member;
 use crate::queue::Queue;
+use crate::reliable::{Guard, ReliableConfig, Senders, Tracked};
 use crate::remember::{Tally, Told};
 use crate::report::{Reason, Reports, Undelivered};
 use crate::status::Status;
@@ -44,6 +46,8 @@ pub(crate) enum Input {
         id: EntityKey,
         body: Body,
         ask: Option<Pending>,
+        /// See [`crate::reliable`].
+        tracked: bool,
     },
     /// An answer to an ask of another node.
     Reply {
@@ -275,6 +279,10 @@ pub(crate) struct TypeShared<E: Entity> {
     pub(crate) congested: AtomicBool,
     pub(crate) remembered: Tally,
     pub(crate) status: Arc<Status>,
+    /// What the entities that run here know of those who send to them reliably.
+    pub(crate) senders: Senders,
+    /// The sender of [`EntityRef::tell_reliably`](crate::EntityRef::tell_reliably).
+    pub(crate) reliable: OnceLock<Arc<Guard>>,
     pub(crate) node: Arc<NodeShared>,
 }
 
@@ -286,6 +294,17 @@ impl<E: Entity> TypeShared<E> {
     pub(crate) fn gate(&self, shard: ShardId) -> &Gate {
         // `shard` computes nothing outside; the driver checks what comes from the core.
         &self.gates[shard.0 as usize]
+    }
+
+    /// The type or the node.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.node.inbox.is_closed() || self.status.has_stopped()
+    }
+
+    /// The sender of whoever has none of its own.
+    pub(crate) fn reliable(&self) -> &Arc<Guard> {
+        let make = || Guard::new(self, ReliableConfig::new());
+        self.reliable.get_or_init(make)
     }
 
     pub(crate) fn pending_limit(&self, way: Way) -> u32 {
@@ -380,6 +399,28 @@ pub(crate) enum Caller<R> {
     Node(NodeId, Incarnation),
     /// Another node.
     NodeAsk(ReplyTo),
+    /// Whoever sends until it is acknowledged; the encoded message begins with the tag.
+    Tracked(Box<Tracked>),
+}
+
+impl<R> Caller<R> {
+    /// Whether it is of this node.
+    pub(crate) fn is_local(&self) -> bool {
+        match self {
+            Self::Tell | Self::Ask(_) => true,
+            Self::Node(..) | Self::NodeAsk(_) => false,
+            Self::Tracked(tracked) => tracked.caller.is_local(),
+        }
+    }
+
+    /// Whoever waits on this node learns that nothing comes.
+    pub(crate) fn fail(self, error: AskError) {
+        match self {
+            Self::Ask(responder) => responder.fail(error),
+            Self::Tracked(tracked) => tracked.caller.fail(error),
+            Self::Tell | Self::Node(..) | Self::NodeAsk(_) => {}
+        }
+    }
 }
 
 /// Where an entity sits.

@@ -102,6 +102,10 @@ impl Status {
         });
     }
 
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.lock().stopped
+    }
+
     pub(crate) async fn ready(&self) -> Result<(), NotReady> {
         poll_fn(|cx| {
             let mut inner = self.lock();

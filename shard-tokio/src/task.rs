@@ -18,6 +18,7 @@ use crate::entity::{BoxError, Context, Entity, Wish};
 use crate::error::AskError;
 use crate::lease::Look;
 use crate::queue::PushError;
+use crate::reliable::{Tag, Verdict};
 use crate::report::Reason;
 use crate::shared::{Caller, Inbound, Input, Item, Mailbox, Seat, TypeShared};
 
@@ -229,13 +230,27 @@ impl<E: Entity> Seat<E> {
         Err(end)
     }
 
-    /// What the entity is given. `None`: it cannot be decoded, which is reported.
+    fn verdict(&self, tag: Tag) -> Verdict {
+        self.shared.senders.verdict(self.mailbox.slot, tag)
+    }
+
+    /// What the entity is given. `None`: it cannot be decoded, which is reported, or is not to be handled.
     fn open(&self, item: Item<E>) -> Option<(Context<'_, E>, E::Message)> {
+        let skip = match &item.caller {
+            Caller::Tracked(tracked) => match self.verdict(tracked.tag) {
+                Verdict::Handle => Tag::LEN,
+                Verdict::Answer(next) => {
+                    item.caller.acknowledge(next, &self.shared.node);
+                    return None;
+                }
+            },
+            _ => 0,
+        };
         let cx = Context::new(self, item.caller);
         let message = match item.message {
             Inbound::Value(message) => Ok(message),
-            Inbound::Encoded(encoded) => encoded.decode(),
-            Inbound::Long(long) => long.0.decode(),
+            Inbound::Encoded(encoded) => encoded.decode_after(skip),
+            Inbound::Long(long) => long.0.decode_after(skip),
         };
         match message {
             Ok(message) => Some((cx, message)),
@@ -351,6 +366,7 @@ fn trim<T>(batch: &mut VecDeque<T>) {
 impl<E: Entity> Drop for Work<E> {
     fn drop(&mut self) {
         let seat = &self.seat;
+        seat.shared.senders.forget(seat.mailbox.slot);
         if self.busy {
             // Aborted, or its runtime is going down.
             seat.report(Reason::Aborted);
@@ -389,9 +405,7 @@ impl<E: Entity> TypeShared<E> {
         let mailbox = Arc::clone(&ended.mailbox);
         for item in ended.rest() {
             self.report(mailbox.shard, &mailbox.key, Reason::Stopped);
-            if let Caller::Ask(responder) = item.caller {
-                responder.fail(AskError::Stopped);
-            }
+            item.caller.fail(AskError::Stopped);
         }
     }
 }

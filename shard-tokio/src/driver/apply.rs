@@ -39,8 +39,9 @@ impl Driver {
                 id,
                 body,
                 ask,
+                tracked,
             } => {
-                self.send(ty, shard, id, body, ask);
+                self.send(ty, shard, id, body, ask, tracked);
                 if !self.core.has_shard_commands() {
                     return;
                 }
@@ -82,13 +83,20 @@ impl Driver {
         id: EntityKey,
         body: Body,
         ask: Option<Pending>,
+        tracked: bool,
     ) {
         let ask = ask.map(|pending| Ask {
             deadline: pending.deadline(),
             key: self.asks.insert(pending),
         });
         let name = id.clone();
-        match self.core.send(self.now, ty, shard, id, body, ask) {
+        let now = self.now;
+        let sent = if tracked {
+            self.core.send_tracked(now, ty, shard, id, body, ask)
+        } else {
+            self.core.send(now, ty, shard, id, body, ask)
+        };
+        match sent {
             Ok(Sent::Remote) => self.settle(ty, shard),
             Ok(Sent::Queued) => {}
             Ok(Sent::Local { epoch, message }) => {
@@ -101,7 +109,9 @@ impl Driver {
                 if let Some(pending) = ask.and_then(|ask| self.asks.remove(ask.key)) {
                     pending.resolve(Err(told));
                 }
-                self.report(ty, shard, &name, reason);
+                if !tracked {
+                    self.report(ty, shard, &name, reason);
+                }
                 self.settle(ty, shard);
             }
         }
@@ -182,7 +192,14 @@ impl Driver {
             from,
             mut message,
         } = refused;
+        // One that is sent until it is acknowledged comes again, unless it cannot be understood.
+        let again = message.tracked && !matches!(reason, Reason::Codec | Reason::BadId);
         match from {
+            From::Local(pending) if again => {
+                if let Some(pending) = pending {
+                    pending.resolve(Err(AskError::BufferFull));
+                }
+            }
             From::Local(pending) => {
                 if let Some(pending) = pending {
                     pending.resolve(Err(match reason {
@@ -197,13 +214,14 @@ impl Driver {
                 self.report(ty, shard, &message.id, reason);
             }
             From::Remote(origin, life, reply)
-                if matches!(
-                    (reason, &reply),
-                    (
-                        Reason::BufferFull | Reason::MailboxFull | Reason::TooManyEntities,
-                        _
-                    ) | (Reason::Parked, None)
-                ) =>
+                if again
+                    || matches!(
+                        (reason, &reply),
+                        (
+                            Reason::BufferFull | Reason::MailboxFull | Reason::TooManyEntities,
+                            _
+                        ) | (Reason::Parked, None)
+                    ) =>
             {
                 message.sender = life;
                 message.correlation = reply.map_or(0, |reply| reply.correlation);
@@ -255,7 +273,9 @@ impl Driver {
         if let Some(pending) = ask {
             pending.resolve(Err(AskError::Stopped));
         }
-        self.report(ty, shard, &message.id, Reason::Stopped);
+        if !message.tracked {
+            self.report(ty, shard, &message.id, Reason::Stopped);
+        }
     }
 
     fn unschedule(&mut self, ty: TypeIndex, shard: ShardId, epoch: Epoch) {

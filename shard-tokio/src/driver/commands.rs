@@ -62,7 +62,8 @@ impl Driver {
                 if let Some(ask) = message.ask.and_then(|ask| self.asks.remove(ask.key)) {
                     ask.resolve(Err(ask_error(reason)));
                 }
-                if origin == Origin::Local {
+                // A tracked one comes again.
+                if origin == Origin::Local && !message.tracked {
                     self.report(ty, shard, &message.id, reason.into());
                 }
                 if pending {

@@ -3,12 +3,10 @@
 use core::{fmt, mem};
 use std::sync::Arc;
 
-use shard_proto::Epoch;
-
 use super::counters::add;
 use super::effect::{Change, Write};
 use super::retry::Retry;
-use super::{Life, Setup, Unwritten, WriteError, encoding, unset};
+use super::{Life, Setup, Stamp, Unwritten, WriteError, encoding, unset};
 use crate::entity::{BoxError, Context, Entity};
 use crate::message::{CodecError, Message, Payload};
 use crate::report::Reason;
@@ -167,11 +165,7 @@ impl<D: Durable> Entity for Kept<D> {
         if self.inner.is_none() {
             self.inner = Some(D::create(cx.id()));
         }
-        self.life = setup.life(
-            recover::<D>(setup, cx.id(), cx.epoch()).await,
-            D::TYPE,
-            cx.id(),
-        )?;
+        self.life = setup.life(recover::<D>(setup, cx).await, D::TYPE, cx.id())?;
         Ok(())
     }
 
@@ -183,7 +177,7 @@ impl<D: Durable> Entity for Kept<D> {
             return;
         };
         let Change { write, mut tail } = inner.handle(&live.state, message, cx).await;
-        if let Err(error) = live.write(setup, write, cx.epoch()).await {
+        if let Err(error) = live.write(setup, write, Stamp::of(cx)).await {
             match setup.unwritten(error, cx) {
                 Unwritten::Unharmed | Unwritten::Refused => {}
                 Unwritten::Fenced => self.life = Life::Fenced,
@@ -205,17 +199,27 @@ impl<D: Durable> Live<D> {
         &mut self,
         setup: &Setup<dyn Store>,
         write: Write<D::State>,
-        epoch: Epoch,
+        stamp: Stamp,
     ) -> Result<(), WriteError> {
         let state = match write {
-            Write::Keep => return Ok(()),
+            Write::Keep if stamp.sequence.is_none() => return Ok(()),
+            // That a message told reliably changed nothing is written, too.
+            Write::Keep => {
+                let encoded = encode::<D>(Some(&self.state))?;
+                if let Err(error) = setup.store.save(self.save(stamp, encoded)).await {
+                    Box::pin(self.write_again(setup, Some(&self.state), stamp, error)).await?;
+                }
+                self.revision += 1;
+                add(&setup.counters.writes, 1);
+                return Ok(());
+            }
             Write::Replace(state) => Some(state),
             Write::Delete => None,
         };
         let encoded = encode::<D>(state.as_ref())?;
-        if let Err(error) = setup.store.save(self.save(epoch, encoded)).await {
+        if let Err(error) = setup.store.save(self.save(stamp, encoded)).await {
             // Boxed: an idle entity shall not pay for what is rare.
-            Box::pin(self.write_again(setup, state.as_ref(), epoch, error)).await?;
+            Box::pin(self.write_again(setup, state.as_ref(), stamp, error)).await?;
         }
         self.revision += 1;
         self.state = state.unwrap_or_default();
@@ -227,13 +231,13 @@ impl<D: Durable> Live<D> {
         &self,
         setup: &Setup<dyn Store>,
         state: Option<&D::State>,
-        epoch: Epoch,
+        stamp: Stamp,
         mut error: StoreError,
     ) -> Result<(), WriteError> {
-        let mut retry = Retry::new(&setup.counters, epoch.to_bits() ^ self.revision);
+        let mut retry = Retry::new(&setup.counters, stamp.epoch.to_bits() ^ self.revision);
         loop {
             retry.after(error).await?;
-            let save = self.save(epoch, encode::<D>(state)?);
+            let save = self.save(stamp, encode::<D>(state)?);
             match setup.store.save(save).await {
                 Ok(()) => return Ok(()),
                 Err(again) => error = again,
@@ -241,13 +245,13 @@ impl<D: Durable> Live<D> {
         }
     }
 
-    fn save(&self, epoch: Epoch, state: Option<Vec<u8>>) -> Save {
+    fn save(&self, stamp: Stamp, state: Option<Vec<u8>>) -> Save {
         Save {
             entity: self.id.clone(),
-            epoch,
+            epoch: stamp.epoch,
             revision: self.revision + 1,
             state,
-            sequence: None,
+            sequence: stamp.sequence,
         }
     }
 }
@@ -261,14 +265,14 @@ fn encode<D: Durable>(state: Option<&D::State>) -> Result<Option<Vec<u8>>, Codec
 /// Reads what there is.
 async fn recover<D: Durable>(
     setup: &Setup<dyn Store>,
-    id: &str,
-    epoch: Epoch,
+    cx: &Context<'_, Kept<D>>,
 ) -> Result<Live<D>, BoxError> {
     let id = EntityId {
         entity_type: Arc::clone(&setup.name),
-        id: id.into(),
+        id: cx.id().into(),
     };
-    let mut loaded = setup.store.load(id.clone(), epoch).await?;
+    let mut loaded = setup.store.load(id.clone(), cx.epoch()).await?;
+    cx.seed_senders(mem::take(&mut loaded.senders));
     let state = match mem::take(&mut loaded.state) {
         None => D::State::default(),
         Some(state) => encoding::split(&state)

@@ -50,6 +50,8 @@ mod sourced;
 use core::fmt;
 use std::sync::Arc;
 
+use shard_proto::Epoch;
+
 pub(crate) use counters::Counters;
 pub use counters::DurableStats;
 pub use effect::{Change, Effect};
@@ -63,7 +65,7 @@ use crate::entity_type::{EntityType, EntityTypeBuilder};
 use crate::message::CodecError;
 use crate::node::Node;
 use crate::report::Reason;
-use crate::store::{Journal, Store, StoreError};
+use crate::store::{Journal, Sequence, Store, StoreError};
 
 /// A reference to an [`EventSourced`] entity.
 pub type SourcedRef<E> = EntityRef<Sourced<E>>;
@@ -168,6 +170,23 @@ impl<L> fmt::Debug for Life<L> {
             Self::Live(_) => "Live",
             Self::Fenced => "Fenced",
         })
+    }
+}
+
+/// What every write carries: the fencing token, and the number of the message that it comes of if that was told
+/// reliably.
+#[derive(Clone, Copy)]
+struct Stamp {
+    epoch: Epoch,
+    sequence: Option<Sequence>,
+}
+
+impl Stamp {
+    fn of<E: Entity>(cx: &Context<'_, E>) -> Self {
+        Self {
+            epoch: cx.epoch(),
+            sequence: cx.sequence(),
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use super::counters::add;
 use super::effect::Effect;
 use super::retry::Retry;
-use super::{Life, Setup, Unwritten, WriteError, encoding, unset};
+use super::{Life, Setup, Stamp, Unwritten, WriteError, encoding, unset};
 use crate::entity::{BoxError, Context, Entity};
 use crate::message::{CodecError, Message, Payload};
 use crate::report::Reason;
@@ -224,11 +224,7 @@ impl<E: EventSourced> Entity for Sourced<E> {
         if self.inner.is_none() {
             self.inner = Some(E::create(cx.id()));
         }
-        self.life = setup.life(
-            recover::<E>(setup, cx.id(), cx.epoch()).await,
-            E::TYPE,
-            cx.id(),
-        )?;
+        self.life = setup.life(recover::<E>(setup, cx).await, E::TYPE, cx.id())?;
         if let Life::Live(live) = &mut self.life {
             live.snapshot_if_due(setup, self.snapshot_every, cx.epoch());
         }
@@ -243,15 +239,17 @@ impl<E: EventSourced> Entity for Sourced<E> {
             return;
         };
         let Effect { events, mut tail } = inner.decide(&live.state, command, cx).await;
-        if !events.is_empty()
-            && let Err(error) = live.write(setup, events, cx.epoch()).await
+        let stamp = Stamp::of(cx);
+        // That a message told reliably changed nothing is written, too.
+        if (!events.is_empty() || stamp.sequence.is_some())
+            && let Err(error) = live.write(setup, events, stamp).await
         {
             match setup.unwritten(error, cx) {
                 Unwritten::Unharmed => {}
                 Unwritten::Fenced => self.life = Life::Fenced,
                 // What was not written was applied.
                 Unwritten::Refused => {
-                    let recovered = Box::pin(recover::<E>(setup, cx.id(), cx.epoch())).await;
+                    let recovered = Box::pin(recover::<E>(setup, cx)).await;
                     match setup.life(recovered, E::TYPE, cx.id()) {
                         Ok(life) => self.life = life,
                         Err(error) => cx.fail(error),
@@ -285,16 +283,16 @@ impl<E: EventSourced> Live<E> {
         &mut self,
         setup: &Setup<dyn Journal>,
         events: Vec<E::Event>,
-        epoch: Epoch,
+        stamp: Stamp,
     ) -> Result<(), WriteError> {
         let encoded = encode::<E>(&events)?;
         for event in &events {
             E::apply(&mut self.state, event);
         }
         let count = events.len() as u64;
-        if let Err(error) = setup.store.append(self.append(epoch, encoded)).await {
+        if let Err(error) = setup.store.append(self.append(stamp, encoded)).await {
             // Boxed: an idle entity shall not pay for what is rare.
-            Box::pin(self.write_again(setup, events, epoch, error)).await?;
+            Box::pin(self.write_again(setup, events, stamp, error)).await?;
         }
         self.seq += count;
         add(&setup.counters.writes, 1);
@@ -306,13 +304,13 @@ impl<E: EventSourced> Live<E> {
         &self,
         setup: &Setup<dyn Journal>,
         events: Vec<E::Event>,
-        epoch: Epoch,
+        stamp: Stamp,
         mut error: StoreError,
     ) -> Result<(), WriteError> {
-        let mut retry = Retry::new(&setup.counters, epoch.to_bits() ^ self.seq);
+        let mut retry = Retry::new(&setup.counters, stamp.epoch.to_bits() ^ self.seq);
         loop {
             retry.after(error).await?;
-            let append = self.append(epoch, encode::<E>(&events)?);
+            let append = self.append(stamp, encode::<E>(&events)?);
             match setup.store.append(append).await {
                 Ok(()) => return Ok(()),
                 Err(again) => error = again,
@@ -320,13 +318,13 @@ impl<E: EventSourced> Live<E> {
         }
     }
 
-    fn append(&self, epoch: Epoch, events: Vec<Vec<u8>>) -> Append {
+    fn append(&self, stamp: Stamp, events: Vec<Vec<u8>>) -> Append {
         Append {
             entity: self.id.clone(),
-            epoch,
+            epoch: stamp.epoch,
             first_seq: self.seq + 1,
             events,
-            sequence: None,
+            sequence: stamp.sequence,
         }
     }
 
@@ -391,14 +389,14 @@ fn encode<E: EventSourced>(events: &[E::Event]) -> Result<Vec<Vec<u8>>, CodecErr
 /// Reads what there is.
 async fn recover<E: EventSourced>(
     setup: &Setup<dyn Journal>,
-    id: &str,
-    epoch: Epoch,
+    cx: &Context<'_, Sourced<E>>,
 ) -> Result<Live<E>, BoxError> {
     let id = EntityId {
         entity_type: Arc::clone(&setup.name),
-        id: id.into(),
+        id: cx.id().into(),
     };
-    let opened = setup.store.open(id.clone(), epoch).await?;
+    let opened = setup.store.open(id.clone(), cx.epoch()).await?;
+    cx.seed_senders(opened.senders);
     let mut live = Live {
         id,
         state: E::State::default(),

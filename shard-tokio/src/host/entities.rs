@@ -148,9 +148,11 @@ impl<E: Entity> TypeHost<E> {
                 let epoch = self.shards.get(shard.0 as usize).and_then(Option::as_ref);
                 let epoch = epoch.map_or(Epoch::NONE, |hosted| hosted.epoch);
                 let reason = self.reason(reason);
+                let tracked = matches!(payload.caller, Caller::Tracked(_));
                 let (body, weight, from) = from_item(payload);
                 let mut message = Message::new(key, body, None);
                 message.weight = weight;
+                message.tracked = tracked;
                 let refused = Refused {
                     reason,
                     from,
@@ -332,7 +334,7 @@ impl<E: Entity> Host for TypeHost<E> {
                 return Self::refuse(Reason::BadId, from, message);
             }
         }
-        let item = match to_item(message.body, weight, from) {
+        let item = match to_item(message.body, weight, from, message.tracked) {
             Ok(item) => item,
             Err((body, from)) => {
                 message.body = body;
@@ -357,7 +359,7 @@ impl<E: Entity> Host for TypeHost<E> {
         let Some(running) = self.running(slot) else {
             return Self::refuse_item(Reason::Stopped, item, message);
         };
-        let local = matches!(item.caller, Caller::Tell | Caller::Ask(_));
+        let local = item.caller.is_local();
         let limit = if local { usize::MAX } else { limits.overflow() };
         match running.mailbox.queue.push(item, limit) {
             Ok(count) if count < limits.crowd() => {

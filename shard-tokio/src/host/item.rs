@@ -7,13 +7,23 @@ use super::From;
 use crate::ask::Asks;
 use crate::body::{Body, Encoded};
 use crate::entity::Entity;
+use crate::reliable::{Tag, Tracked};
 use crate::shared::{Caller, Inbound, Item};
 
 pub(super) fn to_item<E: Entity>(
     body: Body,
     weight: Option<Weight>,
     from: From,
+    tracked: bool,
 ) -> Result<Item<E>, (Body, From)> {
+    let tag = match &body {
+        _ if !tracked => None,
+        Body::Encoded(encoded) => Tag::read(encoded.as_slice()),
+        Body::Value(_) => None,
+    };
+    if tracked && tag.is_none() {
+        return Err((body, from));
+    }
     let message = match body {
         Body::Encoded(encoded) => match weight {
             None => Inbound::Encoded(encoded),
@@ -25,13 +35,33 @@ pub(super) fn to_item<E: Entity>(
             Err(_) => return Err((Body::Encoded(Encoded::EMPTY), from)),
         },
     };
-    let caller = match from {
+    let caller = match tag {
+        None => to_caller(from),
+        Some(tag) => Caller::Tracked(Box::new(Tracked {
+            tag,
+            caller: to_caller(from),
+        })),
+    };
+    Ok(Item { message, caller })
+}
+
+fn to_caller<R: Send + 'static>(from: From) -> Caller<R> {
+    match from {
         From::Local(None) => Caller::Tell,
         From::Local(Some(pending)) => pending.typed().map_or(Caller::Tell, Caller::Ask),
         From::Remote(node, life, None) => Caller::Node(node, life),
         From::Remote(_, _, Some(reply)) => Caller::NodeAsk(reply),
-    };
-    Ok(Item { message, caller })
+    }
+}
+
+fn from_caller<R: Send + 'static>(caller: Caller<R>) -> From {
+    match caller {
+        Caller::Tell => From::Local(None),
+        Caller::Ask(responder) => From::Local(responder.erase()),
+        Caller::Node(node, life) => From::Remote(node, life, None),
+        Caller::NodeAsk(reply) => From::Remote(reply.node, reply.incarnation, Some(reply)),
+        Caller::Tracked(tracked) => from_caller(tracked.caller),
+    }
 }
 
 pub(super) fn from_item<E: Entity>(item: Item<E>) -> (Body, Option<Weight>, From) {
@@ -40,13 +70,7 @@ pub(super) fn from_item<E: Entity>(item: Item<E>) -> (Body, Option<Weight>, From
         Inbound::Encoded(encoded) => (Body::Encoded(encoded), None),
         Inbound::Long(long) => (Body::Encoded(long.0), Some(long.1)),
     };
-    let from = match item.caller {
-        Caller::Tell => From::Local(None),
-        Caller::Ask(responder) => From::Local(responder.erase()),
-        Caller::Node(node, life) => From::Remote(node, life, None),
-        Caller::NodeAsk(reply) => From::Remote(reply.node, reply.incarnation, Some(reply)),
-    };
-    (body, weight, from)
+    (body, weight, from_caller(item.caller))
 }
 
 /// As the core wants it back.
@@ -55,9 +79,11 @@ pub(super) fn to_message<E: Entity>(
     item: Item<E>,
     asks: &mut Asks,
 ) -> (Origin, Message<Body>) {
+    let tracked = matches!(item.caller, Caller::Tracked(_));
     let (body, weight, from) = from_item(item);
     let mut message = Message::new(key.clone(), body, None);
     message.weight = weight;
+    message.tracked = tracked;
     let origin = match from {
         From::Local(pending) => {
             message.ask = pending.map(|pending| Ask {
