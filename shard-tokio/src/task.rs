@@ -121,6 +121,8 @@ impl<E: Entity> Work<E> {
                 continue;
             }
             let Some((mut cx, message)) = self.seat.open(item) else {
+                // Else one that was started for this would be there for ever.
+                self.seat.used();
                 continue;
             };
             self.busy = true;

@@ -100,7 +100,8 @@ impl EntityConfig {
     }
 
     /// How many messages are kept for entities that have no mailbox: they start, stop, wait for a restart or for the
-    /// store. Default 100 000; at most [`EntityConfig::MAX_KEEP`]. What tasks hand back comes on top.
+    /// store. Default 100 000; at most [`EntityConfig::MAX_KEEP`]. What tasks hand back comes on top, and so does the
+    /// message that an entity is started for.
     #[must_use]
     pub const fn with_keep(mut self, messages: u32) -> Self {
         self.keep = messages;

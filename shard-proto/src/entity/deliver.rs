@@ -53,8 +53,14 @@ impl<P> Entities<P> {
                 return self.refuse(Refusal::TooMany, payload);
             }
         }
+        // What it starts takes it at once: those that cannot take theirs must not keep others from starting.
+        let starts = match found.and_then(|index| self.slot(index)) {
+            None => !self.config.remember,
+            Some(slot) => matches!(slot.state, State::Queued | State::Parked),
+        };
         let kept = self.shards.get(at as usize).map_or(0, |shard| shard.kept);
-        if self.kept.used() >= self.config.keep || kept >= self.config.keep_per_shard {
+        let full = self.kept.used() >= self.config.keep || kept >= self.config.keep_per_shard;
+        if full && !starts {
             return self.refuse(Refusal::KeepFull, payload);
         }
         let created = match found {

@@ -547,6 +547,13 @@ impl<P> Entities<P> {
         self.policy.is_full()
     }
 
+    /// Whether more have a task than may stay: some stop, or do once they were used. Say [`Entities::touched`] now and
+    /// then, so that those go.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.tasks > self.policy.len()
+    }
+
     /// Counters.
     #[must_use]
     pub const fn stats(&self) -> &EntityStats {

@@ -3,8 +3,8 @@
 use core::any::Any;
 mod refuse;
 mod told;
+mod used;
 
-use core::mem;
 use core::str;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use shard_proto::entity::{Delivered, End, Entities, EntityCommand, EntitySlot};
 use shard_proto::node::{EntityKey, Message, Weight};
 use shard_proto::wire::control::RegisterRefusal;
-use shard_proto::{Epoch, Home, Instant, ShardId};
+use shard_proto::{Epoch, Home, Instant, ShardId, earliest};
 use tokio::task::AbortHandle;
 
 use super::item::{from_item, to_item, to_message};
@@ -55,6 +55,8 @@ pub(crate) struct TypeHost<E: Entity> {
     running: Vec<Option<Running<E>>>,
     /// Tasks that ended since the list of used entities was looked at.
     ended: u32,
+    /// When that was.
+    looked: Instant,
     /// Messages refused because there were too many entities.
     too_many: u64,
     over: bool,
@@ -74,6 +76,7 @@ impl<E: Entity> TypeHost<E> {
             shards,
             running: Vec::new(),
             ended: 0,
+            looked: Instant::ZERO,
             too_many: 0,
             over: false,
         }
@@ -250,24 +253,6 @@ impl<E: Entity> TypeHost<E> {
             let (shard, epoch) = (mailbox.shard, mailbox.epoch);
             desk.effects
                 .push(Effect::GiveBack(shard, epoch, origin, Box::new(message)));
-        }
-    }
-
-    /// Tells the core which entities were used.
-    fn touch(&mut self, now: Instant) {
-        self.ended = 0;
-        let mut used = mem::take(&mut *lock(&self.shared.used));
-        for slot in used.drain(..) {
-            if let Some(running) = self.running(slot) {
-                running.mailbox.used.store(false, Ordering::Relaxed);
-                self.core.touched(now, slot);
-            }
-        }
-        // The room is used again, unless there is much of it.
-        let mut list = lock(&self.shared.used);
-        if list.capacity() < used.capacity() && used.capacity() <= 4096 {
-            used.append(&mut list);
-            *list = used;
         }
     }
 }
@@ -502,7 +487,7 @@ impl<E: Entity> Host for TypeHost<E> {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.core.poll_timeout()
+        earliest(self.core.poll_timeout(), self.look_at())
     }
 
     fn expire(&mut self, desk: &mut Desk<'_>) {
@@ -571,6 +556,8 @@ impl<E: Entity> Host for TypeHost<E> {
                 reading.abort();
             }
             self.core.stop_shard(now, shard, hosted.epoch);
+            // Also what waits for the end of a task.
+            self.core.abandon_shard(now, shard, hosted.epoch);
             self.commands(&mut Desk {
                 now,
                 asks: &mut asks,

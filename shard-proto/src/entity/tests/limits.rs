@@ -180,7 +180,10 @@ fn what_is_kept_is_bounded() {
     assert_eq!((host.it.kept(), host.it.kept_for(S)), (6, 6));
     assert_eq!(host.it.kept_for(other), 0);
     assert_eq!(host.send("a", 7), "KeepFull 7");
-    assert_eq!(host.send_to(other, "z", 7), "KeepFull 7");
+    // One that starts for its message needs no room for it, but for what follows.
+    assert_eq!(host.send_to(other, "z", 7), "kept");
+    assert_eq!(host.send_to(other, "z", 8), "KeepFull 8");
+    assert_eq!(host.all(), ["start z", "deliver z 7", "publish z"]);
 }
 
 #[test]
