@@ -436,3 +436,60 @@ async fn a_hundred_thousand_start_again_without_starving_who_runs() {
         node.shutdown().await;
     }
 }
+
+/// A sum that is kept, by an entity that is remembered.
+#[cfg(feature = "sqlite")]
+struct Purse;
+
+#[cfg(feature = "sqlite")]
+impl shard_tokio::durable::Durable for Purse {
+    const TYPE: &'static str = "purse";
+    type Message = u64;
+    type Reply = u64;
+    type State = u64;
+
+    fn create(_id: &str) -> Self {
+        Self
+    }
+
+    async fn handle(
+        &mut self,
+        sum: &u64,
+        add: u64,
+        _cx: &Context<'_, shard_tokio::durable::Kept<Self>>,
+    ) -> shard_tokio::durable::Change<Self> {
+        shard_tokio::durable::Change::replace(sum + add).reply(sum + add)
+    }
+}
+
+#[cfg(feature = "sqlite")]
+#[tokio::test]
+async fn durable_ones_come_back_with_their_state_from_a_file() {
+    within(60, "the second life", async {
+        let path = std::env::temp_dir().join(format!("remember-{}.sqlite", std::process::id()));
+        let store = shard_tokio::store::SqliteStore::open(&path).await.unwrap();
+        let node = Node::standalone().await.unwrap();
+        let purses = node.durable::<Purse>(store.clone()).shards(8);
+        let purses = purses.remember(store).start().await.unwrap();
+        for id in ids(0..20) {
+            purses.entity(&id).ask(40_u64).await.unwrap();
+        }
+        node.shutdown().await;
+        drop((purses, node));
+
+        let store = shard_tokio::store::SqliteStore::open(&path).await.unwrap();
+        let node = Node::standalone().await.unwrap();
+        let purses = node.durable::<Purse>(store.clone()).shards(8);
+        let purses = purses.remember(store).start().await.unwrap();
+        until(|| purses.running() == 20).await;
+        assert_eq!(purses.remember_stats().ids_read, 20);
+        for id in ids(0..20) {
+            assert_eq!(purses.entity(&id).ask(2_u64).await, Ok(42));
+        }
+        node.shutdown().await;
+        for end in ["", "-wal", "-shm"] {
+            let _ = std::fs::remove_file(format!("{}{end}", path.display()));
+        }
+    })
+    .await;
+}
