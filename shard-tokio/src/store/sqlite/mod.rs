@@ -182,7 +182,9 @@ impl SqliteStore {
     /// Opens the file, or makes it. Its folder must be there.
     ///
     /// # Errors
-    /// - [`Unavailable`](StoreError::Unavailable): the file cannot be opened or written to, or is busy for too long.
+    /// - [`Setting`](StoreError::Setting): the file is read-only for this user.
+    /// - [`Unavailable`](StoreError::Unavailable): its folder does not exist, those that SQLite makes beside it cannot
+    ///   be made, or it is busy for too long.
     /// - [`Version`](StoreError::Version): a newer version of this crate made it.
     /// - [`Corrupt`](StoreError::Corrupt): it is something else.
     pub async fn open_with(

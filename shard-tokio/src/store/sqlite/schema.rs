@@ -90,13 +90,28 @@ pub(super) fn open(path: &Path, config: SqliteConfig) -> Result<(Connection, Res
 fn connect(path: &Path, config: SqliteConfig) -> Result<(Connection, Rest), StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let create = OpenFlags::SQLITE_OPEN_CREATE;
-    let writer = Connection::open_with_flags(path, flags | create).map_err(fault)?;
+    let writer = Connection::open_with_flags(path, flags | create).map_err(|error| {
+        if has_no_folder(path) {
+            let what = format!("its folder does not exist: make it ({error})");
+            return StoreError::Unavailable(what.into());
+        }
+        fault(error)
+    })?;
+    if is_read_only(&writer).map_err(fault)? {
+        return Err(StoreError::Setting(format!(
+            "{} is read-only: make it writable for this user",
+            path.display()
+        )));
+    }
     let patience = config.busy_timeout;
     // Instead of it there is `retry`.
     writer.busy_timeout(Duration::ZERO).map_err(fault)?;
 
-    // Before anything is changed: it may be somebody else's.
-    retry(patience, || check(&writer))?;
+    // Before anything is changed: it may be somebody else's. As of one moment: another process may be making it.
+    retry(patience, || {
+        let moment = writer.unchecked_transaction()?;
+        check(&moment)
+    })?;
     let mode: String = retry(patience, || {
         // Not a statement of a transaction. It takes every lock once, and then never again.
         Ok(writer.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?)
@@ -125,6 +140,16 @@ fn connect(path: &Path, config: SqliteConfig) -> Result<(Connection, Rest), Stor
         .pragma_update(None, "query_only", true)
         .map_err(fault)?;
     Ok((writer, Rest { reader, id }))
+}
+
+/// SQLite opens a file for reading if it may not write to it, and begins no transaction of a writer then, without a word.
+pub(super) fn is_read_only(connection: &Connection) -> rusqlite::Result<bool> {
+    connection.is_readonly("main")
+}
+
+fn has_no_folder(path: &Path) -> bool {
+    path.parent()
+        .is_some_and(|folder| !folder.as_os_str().is_empty() && !folder.exists())
 }
 
 fn fault(error: rusqlite::Error) -> StoreError {

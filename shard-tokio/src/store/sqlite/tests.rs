@@ -5,7 +5,7 @@ use std::env;
 use std::fs;
 use std::process;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, OpenFlags};
 
 use super::*;
 
@@ -120,9 +120,44 @@ async fn files_of_others_are_left_alone() {
 async fn what_cannot_be_opened_says_why() {
     let folder = Folder::new();
     let nowhere = folder.0.join("no/such/folder/store.db");
-    unavailable(SqliteStore::open(&nowhere).await, "no/such/folder");
+    unavailable(
+        SqliteStore::open(&nowhere).await,
+        "no/such/folder/store.db: its folder does not exist: make it",
+    );
     unavailable(SqliteStore::open(&folder.0).await, "cannot be opened");
     unavailable(SqliteStore::open(":memory:").await, "memory");
+}
+
+/// Not the second time either, when all that is needed for reading is there.
+#[tokio::test]
+async fn a_read_only_file_is_not_opened() {
+    let folder = Folder::new();
+    let store = SqliteStore::open(folder.file()).await.unwrap();
+    store.append(append("a", 1, b"x")).await.unwrap();
+    store.close().await;
+
+    let read_only = OpenFlags::SQLITE_OPEN_READ_ONLY;
+    let reader = Connection::open_with_flags(folder.file(), read_only).unwrap();
+    assert_eq!(schema::is_read_only(&reader), Ok(true));
+    assert_eq!(schema::is_read_only(&folder.connection()), Ok(false));
+
+    let mut permissions = fs::metadata(folder.file()).unwrap().permissions();
+    permissions.set_readonly(true);
+    fs::set_permissions(folder.file(), permissions).unwrap();
+    if fs::File::options().write(true).open(folder.file()).is_ok() {
+        return; // root, whom modes do not hold up
+    }
+    for _ in 0..2 {
+        match SqliteStore::open(folder.file()).await {
+            Err(StoreError::Setting(said)) => {
+                assert!(
+                    said.ends_with("store.db is read-only: make it writable for this user"),
+                    "{said}"
+                );
+            }
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 /// A writer whose connection was first changed by `change`.
