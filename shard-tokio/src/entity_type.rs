@@ -168,6 +168,8 @@ pub struct EntityTypeBuilder<E: Entity> {
     entities: EntityConfig,
     /// The store that the application opened for state, and the one that knows who lives.
     storage: u64,
+    /// Kind and place of the store, if it is known.
+    place: String,
     remember: Option<Arc<dyn Remember>>,
     entity: PhantomData<fn() -> E>,
 }
@@ -192,6 +194,7 @@ impl<E: Entity> EntityTypeBuilder<E> {
             },
             entities: EntityConfig::new().with_seed(random_seed()),
             storage: 0,
+            place: String::new(),
             remember: None,
             entity: PhantomData,
         }
@@ -353,8 +356,13 @@ impl<E: Entity> EntityTypeBuilder<E> {
     /// [refused](EntityTypeBuilder::storage_mismatch). 0: none, which is the default;
     /// [`Node::event_sourced`] and [`Node::durable`] set it.
     #[must_use]
-    pub fn storage_id(mut self, id: u64) -> Self {
+    pub fn storage_id(self, id: u64) -> Self {
+        self.storage(id, String::new())
+    }
+
+    pub(crate) fn storage(mut self, id: u64, place: String) -> Self {
         self.storage = id;
+        self.place = place;
         self.with(|config| config.with_storage_id(id))
     }
 
@@ -403,7 +411,7 @@ impl<E: Entity> EntityTypeBuilder<E> {
     pub async fn start(self) -> Result<EntityType<E>, TypeError> {
         let node = Arc::clone(&self.node.running.shared);
         let (sender, started) = oneshot::channel();
-        let mut config = self.config;
+        let (mut config, mut place) = (self.config, self.place);
         if let Some(store) = &self.remember {
             let id = store.id();
             if self.storage != 0 && self.storage != id {
@@ -414,6 +422,7 @@ impl<E: Entity> EntityTypeBuilder<E> {
                 });
             }
             config = config.with_storage_id(id);
+            place = store.describe();
         }
         let remember = self.remember;
         let max_entities = self.entities.max_entities() as usize;
@@ -449,7 +458,7 @@ impl<E: Entity> EntityTypeBuilder<E> {
                 waiters: Waiters::default(),
                 congested: AtomicBool::new(false),
                 remembered: Tally::default(),
-                status: Arc::new(Status::new(E::TYPE, shards)),
+                status: Arc::new(Status::new(E::TYPE, shards, place)),
                 senders: Senders::default(),
                 reliable: OnceLock::new(),
                 node,

@@ -175,6 +175,9 @@ pub enum NotReady {
         cluster: u64,
         /// This node's.
         here: u64,
+        /// Kind and place of this node's, by [`Storage::describe`](crate::store::Storage::describe). Empty if only its id is
+        /// known.
+        place: String,
     },
     /// Refused for another reason.
     Refused {
@@ -188,7 +191,7 @@ pub enum NotReady {
 }
 
 impl NotReady {
-    pub(crate) const fn new(name: &'static str, reason: RegisterRefusal) -> Self {
+    pub(crate) fn new(name: &'static str, reason: RegisterRefusal, place: &str) -> Self {
         match reason {
             RegisterRefusal::UnknownType => Self::UnknownType { name },
             RegisterRefusal::ShardCount {
@@ -211,9 +214,19 @@ impl NotReady {
                 name,
                 cluster: expected,
                 here: found,
+                place: place.to_owned(),
             },
             reason => Self::Refused { name, reason },
         }
+    }
+}
+
+/// A place behind an id.
+pub(crate) fn in_brackets(place: &str) -> String {
+    if place.is_empty() {
+        String::new()
+    } else {
+        format!(" ({place})")
     }
 }
 
@@ -246,11 +259,13 @@ impl fmt::Display for NotReady {
                 name,
                 cluster,
                 here,
+                place,
             } => write!(
                 f,
-                "entity type \"{name}\": this node opened store {here:016x}, the others use {cluster:016x}; every node \
-                 must open the same store, a file per node is not one store. Point this node at the store of the \
-                 others, or set `storage_mismatch(StorageMismatch::Warn)` on every node if both have the same contents"
+                "entity type \"{name}\": this node opened store {here:016x}{}, the others use {cluster:016x}; every \
+                 node must open the same store, a file per node is not one store. Point this node at the store of the \
+                 others, or set `storage_mismatch(StorageMismatch::Warn)` on every node if both have the same contents",
+                in_brackets(place)
             ),
             Self::Refused { name, reason } => {
                 write!(

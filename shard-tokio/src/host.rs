@@ -14,6 +14,7 @@ use shard_proto::{Epoch, Home, Incarnation, Instant, NodeId, ShardId};
 
 use crate::ask::{Asks, Pending};
 use crate::body::Body;
+use crate::error::NotReady;
 use crate::gate::Gate;
 use crate::remember::Told;
 use crate::report::Reason;
@@ -100,7 +101,12 @@ pub(crate) trait Host: Send {
     fn expire(&mut self, desk: &mut Desk<'_>);
     fn home_changed(&mut self, shard: ShardId, home: Option<Home>);
     fn registered(&self);
-    fn refused(&self, reason: RegisterRefusal);
+    /// Says why.
+    fn refused(&self, reason: RegisterRefusal) -> NotReady;
+    /// Kind and place of the store that was opened for the type, or nothing.
+    fn place(&self) -> &str {
+        ""
+    }
     fn report(&self, shard: ShardId, entity: &EntityKey, reason: Reason);
     /// At the end of a turn: wakes who waits for it, and says how much the core has buffered.
     fn turned(&self, buffered: u32);

@@ -17,6 +17,7 @@ use crate::error::NotReady;
 #[derive(Debug)]
 pub(crate) struct Status {
     name: &'static str,
+    place: String,
     inner: Mutex<Inner>,
 }
 
@@ -40,9 +41,11 @@ impl Inner {
 }
 
 impl Status {
-    pub(crate) fn new(name: &'static str, shards: u32) -> Self {
+    /// `place`: of the store that was opened for the type, or nothing.
+    pub(crate) fn new(name: &'static str, shards: u32, place: String) -> Self {
         Self {
             name,
+            place,
             inner: Mutex::new(Inner {
                 homes: vec![None; shards as usize],
                 hosted: vec![None; shards as usize],
@@ -87,11 +90,21 @@ impl Status {
         });
     }
 
-    pub(crate) fn refused(&self, reason: RegisterRefusal) {
+    /// Says why.
+    pub(crate) fn refused(&self, reason: RegisterRefusal) -> NotReady {
         self.change(|inner| {
             inner.registered = false;
             inner.refused = Some(reason);
         });
+        self.not_ready(reason)
+    }
+
+    fn not_ready(&self, reason: RegisterRefusal) -> NotReady {
+        NotReady::new(self.name, reason, &self.place)
+    }
+
+    pub(crate) fn place(&self) -> &str {
+        &self.place
     }
 
     pub(crate) fn stopped(&self) {
@@ -118,7 +131,7 @@ impl Status {
             match inner.refused {
                 // These pass: the leading node may be about to start the type, and sessions are renewed.
                 None | Some(RegisterRefusal::UnknownType | RegisterRefusal::SessionEnded) => {}
-                Some(reason) => return Poll::Ready(Err(NotReady::new(self.name, reason))),
+                Some(reason) => return Poll::Ready(Err(self.not_ready(reason))),
             }
             inner.wait(cx);
             Poll::Pending

@@ -116,7 +116,7 @@ impl core::error::Error for LinkError {}
 #[non_exhaustive]
 pub enum LeaveError {
     /// The node is a voter, and the voters that would remain are no majority: nobody could lead, and no entity would
-    /// run anywhere, until another voter starts. Start one first, or leave with force.
+    /// run anywhere, until another voter starts. Start one first, or leave with `force`.
     EndsQuorum {
         /// Voters that would remain: up, and not leaving.
         voters_up: usize,
@@ -131,7 +131,7 @@ impl fmt::Display for LeaveError {
             Self::EndsQuorum { voters_up, quorum } => write!(
                 f,
                 "{voters_up} of the nodes in the setting `voters` would remain, and {quorum} are needed: no entity \
-                 would run until another voter starts; leave with force to stop them all the same"
+                 would run until another voter starts; leave with `force` to stop them all the same"
             ),
         }
     }

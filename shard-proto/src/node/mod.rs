@@ -30,6 +30,7 @@ mod ownership;
 mod poll;
 mod receive;
 mod send;
+mod serve;
 mod stats;
 pub(crate) mod stuck;
 #[cfg(feature = "swim")]

@@ -16,6 +16,7 @@ use tokio::task::AbortHandle;
 
 use super::{Daemon, DaemonContext, Group, Make, Size, index_of};
 use crate::body::Body;
+use crate::error::NotReady;
 use crate::gate::Gate;
 use crate::host::{Crowded, Desk, Effect, From, Host, Refused};
 use crate::lease::Look;
@@ -311,8 +312,8 @@ impl<D: Daemon> Host for DaemonHost<D> {
         self.group.status.registered();
     }
 
-    fn refused(&self, reason: RegisterRefusal) {
-        self.group.status.refused(reason);
+    fn refused(&self, reason: RegisterRefusal) -> NotReady {
+        self.group.status.refused(reason)
     }
 
     fn report(&self, shard: ShardId, entity: &EntityKey, reason: Reason) {

@@ -295,7 +295,7 @@ impl<D: Daemon> DaemonsBuilder<D> {
                 name,
                 index,
                 node,
-                status: Arc::new(Status::new(name, max)),
+                status: Arc::new(Status::new(name, max, String::new())),
                 size: watch::Sender::new(size),
             });
             let _ = sender.send(Ok(Arc::clone(&group)));

@@ -7,7 +7,7 @@ use shard_proto::{Epoch, Instant, ShardId};
 
 use crate::body::Body;
 use crate::entity::status_error;
-use crate::error::{AskError, NotReady};
+use crate::error::AskError;
 use crate::host::From;
 use crate::node::Member;
 use crate::shared::lock;
@@ -105,9 +105,8 @@ impl Driver {
             }
             NodeCommand::TypeRefused { ty, reason } => {
                 if let Some(host) = self.host(ty) {
-                    let error = NotReady::new(host.name(), reason);
+                    let error = host.refused(reason);
                     tracing::error!(entity_type = host.name(), "{error}");
-                    host.refused(reason);
                 }
             }
             NodeCommand::MemberUp(member) => {
@@ -241,8 +240,9 @@ impl Driver {
             } => tracing::warn!(
                 node = node.0,
                 entity_type = self.type_name(Some(*ty)),
-                "a node opened store {found:016x}, the others use {expected:016x}; every node must open the same store, \
-                 a file per node is not one store"
+                "a node opened store {found:016x}, the others use {expected:016x}{}; every node must open the same \
+                 store, a file per node is not one store",
+                self.own_place(*ty)
             ),
             Warning::NodesFull { node } => tracing::warn!(
                 node = node.0,
@@ -254,6 +254,15 @@ impl Driver {
                 "a node ended with messages that it had not acknowledged; they were perhaps delivered"
             ),
             other => tracing::warn!("{other:?}"),
+        }
+    }
+
+    /// Where this node keeps the state of a type.
+    fn own_place(&self, ty: TypeIndex) -> String {
+        let host = self.hosts.get(usize::from(ty.0)).and_then(Option::as_ref);
+        match host.map_or("", |host| host.place()) {
+            "" => String::new(),
+            place => format!(" (the leading node: {place})"),
         }
     }
 

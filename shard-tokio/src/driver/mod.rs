@@ -4,6 +4,7 @@
 mod apply;
 mod commands;
 mod links;
+mod net;
 
 use core::future::poll_fn;
 use core::mem;

@@ -87,7 +87,7 @@ impl Node {
         &self,
         journal: impl Journal,
     ) -> EntityTypeBuilder<Sourced<E>> {
-        let storage = journal.id();
+        let (storage, place) = (journal.id(), journal.describe());
         let setup = Arc::new(Setup {
             name: E::TYPE.into(),
             counters: self.running.shared.durable(E::TYPE),
@@ -95,7 +95,7 @@ impl Node {
         });
         let setup: Arc<Setup<dyn Journal>> = setup;
         self.entity_type()
-            .storage_id(storage)
+            .storage(storage, place)
             .factory(move |_id| Sourced::new(Arc::clone(&setup), SNAPSHOT_EVERY))
     }
 
@@ -103,7 +103,7 @@ impl Node {
     /// `Arc<dyn Store>`. Every node must open the same one.
     #[must_use]
     pub fn durable<D: Durable>(&self, store: impl Store) -> EntityTypeBuilder<Kept<D>> {
-        let storage = store.id();
+        let (storage, place) = (store.id(), store.describe());
         let setup = Arc::new(Setup {
             name: D::TYPE.into(),
             counters: self.running.shared.durable(D::TYPE),
@@ -111,7 +111,7 @@ impl Node {
         });
         let setup: Arc<Setup<dyn Store>> = setup;
         self.entity_type()
-            .storage_id(storage)
+            .storage(storage, place)
             .factory(move |_id| Kept::new(Arc::clone(&setup)))
     }
 }

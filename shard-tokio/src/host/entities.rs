@@ -20,6 +20,7 @@ use super::{Crowded, Desk, Effect, From, Host, Refused};
 use crate::ask::Asks;
 use crate::body::{Body, Encoded};
 use crate::entity::Entity;
+use crate::error::NotReady;
 use crate::gate::{Gate, Opening, Way};
 use crate::queue::{PushError, Queue};
 use crate::remember::{Memory, Told};
@@ -513,8 +514,12 @@ impl<E: Entity> Host for TypeHost<E> {
         self.shared.status.registered();
     }
 
-    fn refused(&self, reason: RegisterRefusal) {
-        self.shared.status.refused(reason);
+    fn refused(&self, reason: RegisterRefusal) -> NotReady {
+        self.shared.status.refused(reason)
+    }
+
+    fn place(&self) -> &str {
+        self.shared.status.place()
     }
 
     fn report(&self, shard: ShardId, entity: &EntityKey, reason: Reason) {

@@ -30,6 +30,7 @@ async fn a_node_with_another_store_is_refused_with_both_ids() {
             name: "tally",
             cluster: ours.id(),
             here: theirs.id(),
+            place: theirs.describe(),
         };
         assert_eq!(error, expected);
         let ids = [&ours, &theirs].map(|store| format!("{:016x}", store.id()));
@@ -38,6 +39,7 @@ async fn a_node_with_another_store_is_refused_with_both_ids() {
             &*ids[0],
             &*ids[1],
             "tally",
+            &*theirs.describe(),
             "a file per node is not one store",
         ] {
             assert!(text.contains(part), "{text}");
@@ -68,8 +70,8 @@ async fn or_warned_of() {
         let on_b = set(&b, &theirs).start().await.unwrap();
         on_b.ready().await.unwrap();
         let ids = [&ours, &theirs].map(|store| format!("{:016x}", store.id()));
-        log.line(&["WARN", "tally", &ids[0], &ids[1], "same store"])
-            .await;
+        let place = format!("the leading node: {}", ours.describe());
+        log.line(&["WARN", "tally", &ids[0], &ids[1], &place]).await;
         let told = on_b.entity("e").ask(Say::Add(1)).await;
         assert_eq!(told, Ok(sum(1, 1)));
     })

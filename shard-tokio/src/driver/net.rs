@@ -1,0 +1,183 @@
+//! What comes in from other nodes: connections, and chunks of them.
+
+use core::mem;
+use core::time::Duration;
+use std::sync::Arc;
+
+use shard_proto::node::{Delivery, DialId, REPLY_ANSWER};
+
+use crate::body::Body;
+use crate::entity::status_error;
+use crate::host::{Crowded, From};
+use crate::shared::Input;
+use crate::transport::Connection;
+
+use super::{ConnId, Driver, NetEvent};
+
+/// How long a dial may take.
+const DIAL: Duration = Duration::from_secs(5);
+/// Bytes of a connection that the core is given at once.
+const READ: usize = 32 * 1024;
+/// Addresses whose failures are counted, at most.
+const FAILED_DIALS: usize = 4096;
+
+impl Driver {
+    pub(super) fn net(&mut self, event: NetEvent) {
+        match event {
+            NetEvent::Accepted(connection) => {
+                let authenticated = connection.authenticated;
+                match self.core.handle_accepted(self.now, authenticated) {
+                    Ok(link) => self.links.add(link, connection),
+                    Err(error) => {
+                        // Whoever connects must not fill the log as well.
+                        self.refused_connections += 1;
+                        if self.refused_connections.is_power_of_two() {
+                            tracing::warn!(
+                                peer = connection.peer,
+                                so_far = self.refused_connections,
+                                "refused a connection: {error}"
+                            );
+                        }
+                    }
+                }
+            }
+            NetEvent::Dialed(dial, address, Ok(connection)) => {
+                if let Some(failures) = self.failed_dials.remove(&address) {
+                    tracing::info!(address, failures, "reached an address again");
+                }
+                let authenticated = connection.authenticated;
+                if let Ok(link) = self.core.handle_dialed(self.now, dial, authenticated) {
+                    self.links.add(link, connection);
+                }
+            }
+            NetEvent::Dialed(dial, address, Err(error)) => {
+                // Addresses come from other nodes: those that are gone must not add up.
+                if self.failed_dials.len() >= FAILED_DIALS {
+                    self.failed_dials.clear();
+                }
+                let failures = self.failed_dials.entry(address.clone()).or_default();
+                *failures += 1;
+                if failures.is_power_of_two() {
+                    tracing::warn!(
+                        address,
+                        failures = *failures,
+                        %error,
+                        "cannot reach a node; trying again with growing pauses"
+                    );
+                }
+                self.core.handle_dial_failed(self.now, dial);
+            }
+            NetEvent::Read(conn, chunk) => self.read(conn, chunk),
+            NetEvent::Closed(conn, error) => {
+                if let Some(conn) = self.links.remove(conn) {
+                    tracing::debug!(peer = conn.peer, ?error, "a connection ended");
+                    self.core.handle_closed(self.now, conn.link);
+                }
+            }
+        }
+    }
+
+    fn read(&mut self, id: ConnId, chunk: bytes::BytesMut) {
+        let Some(conn) = self.links.get(id) else {
+            return;
+        };
+        conn.chunks += 1;
+        if conn.unread.is_empty() {
+            conn.unread = chunk;
+        } else {
+            // Without a copy, if the chunks follow each other in memory.
+            conn.unread.unsplit(chunk);
+        }
+        if !conn.held_up {
+            self.read_on(id);
+        }
+    }
+
+    /// Takes what a connection has, until all is taken or an entity cannot keep up.
+    pub(super) fn read_on(&mut self, id: ConnId) {
+        let Some(conn) = self.links.get(id) else {
+            return;
+        };
+        let link = conn.link;
+        // What the core keeps or sends back is no delivery: it is given little enough at once to look at the clock.
+        let mut rest = mem::take(&mut conn.unread);
+        let mut buffer = rest.split_to(rest.len().min(READ));
+        let held_up = loop {
+            match self.core.read(self.now, link, &mut buffer) {
+                Ok(Some(delivery)) => {
+                    if self.core.has_shard_commands() {
+                        self.commands();
+                    }
+                    let crowded = self.delivery(delivery);
+                    self.step();
+                    if let Some(crowded) = crowded
+                        && self.links.hold_up(id, crowded, self.now)
+                    {
+                        break true;
+                    }
+                }
+                Ok(None) if rest.is_empty() => break false,
+                Ok(None) => {
+                    buffer.unsplit(rest.split_to(rest.len().min(READ)));
+                    self.look_up();
+                }
+                Err(error) => {
+                    self.links.failed(link, error, self.now);
+                    self.links.close(link, &mut self.core);
+                    return;
+                }
+            }
+        };
+        buffer.unsplit(rest);
+        if let Some(conn) = self.links.get(id) {
+            conn.unread = buffer;
+            if !held_up {
+                conn.more();
+            }
+        }
+    }
+
+    fn delivery(&mut self, delivery: Delivery<Body>) -> Option<Crowded> {
+        match delivery {
+            Delivery::Message {
+                ty,
+                shard,
+                epoch,
+                origin,
+                message,
+                reply,
+            } => self.deliver(
+                ty,
+                shard,
+                epoch,
+                From::Remote(origin, message.sender, reply),
+                message,
+            ),
+            Delivery::Answer {
+                key,
+                status,
+                payload,
+            } => {
+                let pending = self.asks.remove(key)?;
+                pending.resolve(match payload {
+                    Body::Encoded(payload) if status == REPLY_ANSWER => Ok(payload),
+                    _ => Err(status_error(status)),
+                });
+                None
+            }
+        }
+    }
+
+    pub(super) fn dial(&self, dial: DialId, address: String) {
+        let transport = Arc::clone(&self.transport);
+        let shared = Arc::clone(&self.shared);
+        tokio::spawn(async move {
+            let dialing = tokio::time::timeout(DIAL, transport.dial(&address));
+            let result: std::io::Result<Connection> = dialing
+                .await
+                .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
+            let dialed = NetEvent::Dialed(dial, address, result);
+            let _ = shared.inbox.push(Input::Net(dialed), usize::MAX);
+        });
+    }
+}
