@@ -7,11 +7,11 @@ mod tests;
 use core::{net::SocketAddr, num::NonZeroU32, str::FromStr, time::Duration};
 use std::{path::PathBuf, process::ExitCode};
 
-use clap::{Parser, ValueEnum};
+use clap::{Parser, ValueEnum, error::ErrorKind};
 
 pub use self::plan::{Plan, Step};
 use crate::{
-    failure::{self, say},
+    failure::{self, Failure, say},
     fleet::node_name,
     input::{Columns, FLIGHTS},
     shape::Shape,
@@ -40,7 +40,11 @@ fn first_line(error: &clap::Error) -> String {
         .take_while(|line| !line.is_empty())
         .map(str::trim)
         .collect();
-    lines.join(" ")
+    let mut line = lines.join(" ");
+    if error.kind() == ErrorKind::UnknownArgument {
+        line.push_str("; try --help");
+    }
+    line
 }
 
 /// Accounts for the rows of a file in a cluster whose nodes come and go while it works.
@@ -97,7 +101,7 @@ pub struct Cluster {
     /// it goes on; or in memory, to be added up at the end
     #[arg(long, value_enum, default_value_t)]
     pub store: Storing,
-    /// The database, for example postgres://user:password@localhost/name
+    /// The database, for example postgres://user:password@localhost/name; needs --store postgres
     #[arg(long, value_name = "URL", required_if_eq("store", "postgres"))]
     pub postgres_url: Option<String>,
     /// Times for networks with round trips below 10 ms: failures are over in a third of the time
@@ -179,6 +183,17 @@ impl FromStr for At {
 }
 
 impl Cluster {
+    /// Whether the options go together, as far as clap does not look.
+    ///
+    /// # Errors
+    /// One of them would have no effect.
+    pub fn check(&self) -> Result<(), Failure> {
+        if self.postgres_url.is_some() && self.store != Storing::Postgres {
+            return Err(Failure::usage("--postgres-url needs --store postgres"));
+        }
+        Ok(())
+    }
+
     /// The file to read.
     #[must_use]
     pub fn path(&self) -> PathBuf {

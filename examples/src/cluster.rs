@@ -32,6 +32,7 @@ pub fn run_here(options: &Cluster) -> Result<ExitCode, Failure> {
 
 /// Runs the job and prints what came of it.
 async fn run(options: &Cluster) -> Result<ExitCode, Failure> {
+    options.check()?;
     let input = Input::open(&options.path(), &options.columns())?;
     let plan = options.plan(&input)?;
     let shelf = Shelf::new()?;
@@ -180,6 +181,10 @@ impl Job<'_> {
             shards: options.shards,
             keys: input.keys().len(),
             file: options.path(),
+            store: journal.map_or_else(
+                || "none, in memory".to_owned(),
+                |(journal, _)| journal.describe(),
+            ),
             key: options.key.clone(),
         })
     }

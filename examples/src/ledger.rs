@@ -240,8 +240,13 @@ impl Shelf {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("shard-books-{}-{number}", std::process::id());
         let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path)
-            .map_err(|error| Failure::run(format!("{}: {error}", path.display())))?;
+        fs::create_dir_all(&path).map_err(|error| {
+            let place = std::env::temp_dir();
+            let place = place.display();
+            Failure::run(format!(
+                "cannot make a temporary folder in {place}: set TMPDIR ({error})"
+            ))
+        })?;
         Ok(Self(path))
     }
 

@@ -143,8 +143,15 @@ impl Outage {
     /// process may have to wait for a core on a busy machine.
     #[must_use]
     pub fn is_ok(&self) -> bool {
-        let short = self.others_bound + self.resolution + BUSY;
-        self.hit.max <= self.bound.max(short) && self.others.max <= short
+        self.hit.max <= self.judged_at() && self.others.max <= self.others_judged_at()
+    }
+
+    fn judged_at(&self) -> Duration {
+        self.bound.max(self.others_judged_at())
+    }
+
+    fn others_judged_at(&self) -> Duration {
+        self.others_bound + self.resolution + BUSY
     }
 
     /// One object.
@@ -162,6 +169,8 @@ impl Outage {
             "hit": gaps(&self.hit),
             "others": gaps(&self.others),
             "bound_ms": millis(self.bound),
+            "judged_ms": millis(self.judged_at()),
+            "others_judged_ms": millis(self.others_judged_at()),
             "resolution_ms": millis(self.resolution),
             "ok": self.is_ok(),
         })
@@ -172,15 +181,17 @@ impl fmt::Display for Outage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:24}{:>4} shards: max {:>4} ms, p50 {:>4} ms (bound {} ms); {:>3} others: max {} ms; shorter than {} ms \
-             counts as 0{}",
+            "{:24}{:>4} shards: max {:>4} ms, p50 {:>4} ms (bound {} ms, judged at {} ms on this machine); {:>3} \
+             others: max {} ms (judged at {} ms); shorter than {} ms counts as 0{}",
             self.change,
             self.hit.shards,
             millis(self.hit.max),
             millis(self.hit.p50),
             millis(self.bound),
+            millis(self.judged_at()),
             self.others.shards,
             millis(self.others.max),
+            millis(self.others_judged_at()),
             millis(self.resolution),
             if self.is_ok() { "" } else { "  EXCEEDED" }
         )

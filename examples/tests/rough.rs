@@ -86,7 +86,7 @@ fn mistakes_of_every_program_are_one_line_and_exit_code_2() {
     let text = OsStr::new;
     let anywhere = [text("--listen"), text("127.0.0.1:0")];
     let two_voters = ["--name", "a", "--voters", "a,b"].map(text);
-    let rows: [(&str, Vec<&OsStr>); 11] = [
+    let rows: [(&str, Vec<&OsStr>); 12] = [
         (NODE, [&two_voters[..], &anywhere[..]].concat()),
         (CLUSTER, vec![bytes]),
         (CLUSTER, vec![text("--input"), long_key.as_os_str()]),
@@ -100,6 +100,10 @@ fn mistakes_of_every_program_are_one_line_and_exit_code_2() {
             NODE,
             ["--name", "a", "--listen", "192.0.2.1:7"].map(text).into(),
         ),
+        (
+            CLUSTER,
+            ["--postgres-url", "postgres://here/db"].map(text).into(),
+        ),
         (SEND, vec![bytes]),
         (env!("CARGO_BIN_EXE_bench"), vec![bytes]),
         (IN_MEMORY, vec![text("--nonsense")]),
@@ -112,6 +116,16 @@ fn mistakes_of_every_program_are_one_line_and_exit_code_2() {
         assert_eq!(stderr.lines().count(), 1, "{stderr}");
         assert!(stderr.starts_with("error: "), "{stderr}");
     }
+}
+
+#[test]
+fn a_temporary_folder_that_cannot_be_made_says_what_to_set() {
+    let mut cluster = Command::new(CLUSTER);
+    let output = cluster.env("TMPDIR", "/dev/null").output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    let expected = "error: cannot make a temporary folder in /dev/null: set TMPDIR";
+    assert!(stderr.starts_with(expected), "{stderr}");
+    assert_eq!(output.status.code(), Some(1));
 }
 
 /// A node process that waits for a cluster ends with whoever started it.

@@ -34,6 +34,23 @@ fn a_database_needs_its_url() {
     assert!(error.contains("--postgres-url"), "{error}");
     let cluster = cluster("--store postgres --postgres-url postgres://here/db").unwrap();
     assert_eq!(cluster.store, Storing::Postgres);
+    assert_eq!(cluster.check(), Ok(()));
+}
+
+#[test]
+fn an_url_needs_a_database() {
+    for store in ["", "--store sqlite", "--store memory"] {
+        let cluster = cluster(&format!("--postgres-url postgres://here/db {store}")).unwrap();
+        let error = cluster.check().unwrap_err();
+        assert_eq!(error.code(), 2);
+        assert_eq!(error.to_string(), "--postgres-url needs --store postgres");
+    }
+}
+
+#[test]
+fn an_unknown_option_says_where_the_known_ones_are() {
+    let error = cluster("--nonsense").unwrap_err();
+    assert!(error.ends_with("'--nonsense' found; try --help"), "{error}");
 }
 
 #[test]

@@ -42,6 +42,8 @@ pub(super) struct Report {
     pub shards: u32,
     pub keys: usize,
     pub file: PathBuf,
+    /// Kind and place of the store.
+    pub store: String,
     pub key: String,
 }
 
@@ -78,6 +80,7 @@ impl Report {
                 "wrong_answers": journal.wrong_answers,
             })),
             "outages": self.outages.iter().map(Outage::to_json).collect::<Vec<_>>(),
+            "store": self.store,
             "keys": self.keys,
             "nodes": self.nodes,
             "shards": self.shards,
@@ -115,6 +118,7 @@ impl fmt::Display for Report {
             self.shards,
             self.nodes
         )?;
+        writeln!(f, "store: {}", self.store)?;
         writeln!(f, "\n{}", self.hosts)?;
         writeln!(
             f,

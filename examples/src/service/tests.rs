@@ -55,6 +55,10 @@ fn what_is_shorter_than_the_resolution_is_no_gap() {
     assert_eq!(fine.hit, max_and_p50(3, 2500, 2400));
     assert_eq!(fine.others, max_and_p50(2, 0, 0));
     assert!(fine.is_ok());
+    let said = fine.to_string();
+    let bounds = "(bound 2900 ms, judged at 2900 ms on this machine)";
+    assert!(said.contains(bounds), "{said}");
+    assert!(said.contains("max 0 ms (judged at 250 ms)"), "{said}");
     assert_eq!(outage(10).others.max, ms(40));
     let json = fine.to_json();
     assert_eq!(

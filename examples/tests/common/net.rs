@@ -2,7 +2,6 @@
 
 use core::net::Ipv4Addr;
 use std::collections::BTreeSet;
-
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
