@@ -221,7 +221,8 @@ impl<'a, E: Entity> Context<'a, E> {
     }
 
     /// The fencing token: the number of the shard's allocation to this node. It is higher with every allocation, also
-    /// over failovers and over restarts of the whole cluster (as long as the wall clock does not go back by as much).
+    /// over failovers. Over a restart of the whole cluster it is, if the wall clocks then show a later time than any of them
+    /// did before: the terms in it are numbered by them.
     ///
     /// A lease cannot stop what is on its way already: an entity that was paused between a look at the clock and a
     /// write to a store writes when it wakes. So give the token to the store with each write

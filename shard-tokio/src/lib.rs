@@ -100,7 +100,8 @@
 //! | Durable state | For entities that are [`durable`]: what was answered is written exactly once, and is there after any crash; no former home writes over its successor. |
 //!
 //! And what you cannot: messages that a node had accepted die with it; an ask that times out may have been handled;
-//! of entities that are not [`durable`], nothing is stored.
+//! of entities that are not [`durable`], nothing is stored. State of entities without a store is gone after every stop:
+//! five idle minutes ([`passivate_after`](EntityTypeBuilder::passivate_after)), a move, the node's end.
 //!
 //! # Leases
 //!
@@ -139,8 +140,11 @@
 //!
 //! # Features
 //!
-//! `swim` (default): nodes find each other by gossip, starting at the seeds. Without it every node lists the addresses
-//! of all others as seeds, or the application tells who is a member.
+//! | | |
+//! |---|---|
+//! | `swim` (default) | Nodes find each other by gossip, starting at the seeds. Without it every node lists the addresses of all others as seeds, or the application tells who is a member. |
+//! | `sqlite` | `store::SqliteStore`: a store in a file, for all processes of one machine. Brings SQLite along, and needs a C compiler. |
+//! | `postgres` | `store::PostgresStore`: a store in a database, for clusters of several machines. |
 #![allow(clippy::std_instead_of_alloc, reason = "tokio has std")]
 
 mod ask;
