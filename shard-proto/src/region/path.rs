@@ -38,12 +38,22 @@ impl Machine {
         }
         slot.path_node = slot.node;
         slot.path_epoch = slot.epoch;
-        slot.flush = slot.flush.wrapping_add(1);
-        slot.set(flag::FLUSHING | flag::FLUSH);
-        slot.clear(flag::LAPSED);
-        slot.patience = self.patience();
+        slot.set(flag::FLUSHING);
         buffer::rewind(t.buffer, slot.local);
         self.flushing = self.flushing.saturating_add(1);
+        self.mark(t, index);
+    }
+
+    /// Sends a marker down the path that is flushed. Answers to an earlier one end nothing from here on.
+    fn mark<P>(&mut self, t: &mut RegionTables<'_, P>, index: u32) {
+        let patience = self.patience();
+        let Some(slot) = t.shards.get_mut(index as usize) else {
+            return;
+        };
+        slot.flush = slot.flush.wrapping_add(1);
+        slot.set(flag::FLUSH);
+        slot.clear(flag::LAPSED);
+        slot.patience = patience;
         self.touch(t.shards, index);
     }
 
@@ -69,8 +79,8 @@ impl Machine {
         if !slot.has(flag::FLUSHING) {
             return;
         }
+        let is_in_use = slot.flushes_home();
         slot.clear(flag::FLUSHING | flag::FLUSH | flag::LAPSED);
-        let is_in_use = slot.state == State::Remote && slot.epoch == slot.path_epoch;
         if !is_in_use {
             slot.sent = 0;
         }
@@ -118,7 +128,13 @@ impl Machine {
         t: &mut RegionTables<'_, P>,
         index: u32,
     ) -> Option<Epoch> {
-        self.begin_flush(t, index);
+        if t.shards.get(index as usize)?.flushes_home() {
+            // What the home answers while it serves, it may give back undelivered when it stops; not what it answers
+            // then.
+            self.mark(t, index);
+        } else {
+            self.begin_flush(t, index);
+        }
         let slot = t.shards.get_mut(index as usize)?;
         if slot.state != State::Remote {
             return None;

@@ -167,6 +167,11 @@ impl ShardSlot {
         }
     }
 
+    /// Whether the path that is flushed is that to the home in use.
+    pub(super) fn flushes_home(&self) -> bool {
+        self.has(flag::FLUSHING) && self.state == State::Remote && self.epoch == self.path_epoch
+    }
+
     /// Whether messages of this node may leave the buffer.
     pub(super) const fn sends(&self) -> bool {
         matches!(self.state, State::Active | State::Remote) && !self.has(flag::FLUSHING)

@@ -109,6 +109,46 @@ fn r4_2_a_late_answer_to_an_earlier_flush_does_not_end_the_next_one_of_the_same_
     assert_eq!(world.region(A).stats().rejected_given_up, 0);
 }
 
+/// A flushes the path in use, as before a leave. B answers, and an entity there has not handled the message when B is
+/// told to hand off. A hears first that B is its home no more, by `leave`, then the answer, then the message.
+fn answered_before_the_drain(leave: impl Fn(&mut World), home: NodeId) {
+    let mut world = World::new(&[A, B, D]);
+    world.settle_on(&[A], B, 1);
+    world.host(B).quick = false;
+    world.send(A);
+    world.run();
+    world.cut = vec![(B, A)];
+    let now = world.now;
+    world.region(A).flush_paths(now);
+    world.run();
+    world.hand_off(B, 1);
+    world.run();
+    leave(&mut world);
+    world.run();
+    world.send(A);
+    assert!(world.carry(B, A), "the answer");
+    world.run();
+    assert_eq!(world.region(A).flushing(), 1, "it was given before B left");
+    assert_eq!(world.numbers_handled(A), [], "nothing overtakes");
+    world.cut.clear();
+    world.run();
+    assert_eq!(world.region(A).stats().flushed, 1);
+    assert_eq!(world.numbers_handled(A), [0, 1]);
+    assert_eq!(world.nodes_handled(A), [home, home]);
+}
+
+#[test]
+fn r4_2_an_answer_given_while_the_home_served_ends_no_flush_for_a_move() {
+    let settle = |world: &mut World| world.settle_on(&[A, B], D, 2);
+    answered_before_the_drain(settle, D);
+    let map = |world: &mut World| {
+        world.map(A, D, 2);
+        world.settle_on(&[B], D, 2);
+    };
+    answered_before_the_drain(map, D);
+    answered_before_the_drain(|world| world.settle_on(&[B], A, 2), A);
+}
+
 #[test]
 fn r4_2_markers_to_a_silent_node_do_not_pile_up() {
     let mut world = World::new(&[A, B, D]);

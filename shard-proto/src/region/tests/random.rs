@@ -164,7 +164,7 @@ fn act(world: &mut World, mover: &mut Mover, (kind, a, b, c): Step, faults: bool
     let shard = ShardId(u32::from(c) % SHARDS);
     let node = pick(a);
     let alive = world.hosts[&node].alive;
-    match kind % 24 {
+    match kind % 25 {
         0..=4 if alive => {
             world.send_to(node, shard);
         }
@@ -244,6 +244,11 @@ fn act(world: &mut World, mover: &mut Mover, (kind, a, b, c): Step, faults: bool
             }
         }
         23 if faults && alive && c % 4 == 0 => fault(world, mover, node, b),
+        24 if alive => {
+            // As before a leave; it goes on all the same.
+            let now = world.now;
+            world.region(node).flush_paths(now);
+        }
         _ => {}
     }
     world.check();
