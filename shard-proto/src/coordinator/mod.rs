@@ -35,7 +35,7 @@
 //!     coordinator::{Coordinator, CoordinatorCommand, CoordinatorConfig},
 //!     membership::{Member, MemberChange, MemberState, Roles},
 //!     table::CoordinatorArray,
-//!     wire::{Claims, Control, control::{GetShardHome, Register}},
+//!     wire::{Claims, Control, control::{GetShardHome, Register, Size}},
 //! };
 //!
 //! let now = Instant::ZERO;
