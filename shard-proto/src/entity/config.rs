@@ -84,7 +84,7 @@ impl EntityConfig {
     /// [`EntityConfig::MAX_ENTITIES`]. For one more, another one is passivated, which `passivation` picks. Those that
     /// are still stopping, or wait for a restart or the store, come on top, up to as many again; beyond that messages
     /// to entities that do not live are refused. Remembered entities that wait for their turn are not counted, but
-    /// there are at most `max_entities` of them. Each entity costs about 120 bytes here, most of its cost is its
+    /// there are at most `max_entities` of them; the same holds for parked ones. Each entity costs about 120 bytes here, most of its cost is its
     /// task; what is passivated costs nothing but the memory that was reserved for as many as there have ever been.
     #[must_use]
     pub const fn with_max_entities(mut self, entities: u32) -> Self {
@@ -116,7 +116,8 @@ impl EntityConfig {
     }
 
     /// How often an entity is restarted within which time; beyond, it is parked: for that time its messages are
-    /// refused, later one starts it again. Default 10 in 60 s. 0 parks at the first failure.
+    /// refused, later one starts it again. Default 10 in 60 s. 0 parks at the first failure. If more than
+    /// `max_entities` are parked, the one that was parked first is forgotten early: a message starts it again.
     #[must_use]
     pub const fn with_restarts(mut self, max: u32, window: Duration) -> Self {
         self.max_restarts = max;

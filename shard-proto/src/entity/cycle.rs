@@ -32,12 +32,13 @@ impl<P> Entities<P> {
         self.slots.get_mut(index as usize)
     }
 
-    /// Entities but for queued ones.
+    /// Entities but for queued ones, and parked ones for which nothing is kept.
     pub(super) fn used(&self) -> u32 {
         let slots = u32::try_from(self.slots.len()).unwrap_or(NIL);
         slots
             .saturating_sub(self.free.len())
             .saturating_sub(self.queued)
+            .saturating_sub(self.at_rest.len())
     }
 
     /// Whether one more entity may live.
@@ -124,9 +125,16 @@ impl<P> Entities<P> {
             self.policy.remove(index);
         }
         let (state, shard) = (slot.state, slot.shard);
-        if state != State::Queued {
-            self.idle.remove(&mut self.slots, index);
-            return;
+        match state {
+            State::Queued => {}
+            State::Parked => {
+                self.at_rest.remove(&mut self.slots, index);
+                return;
+            }
+            _ => {
+                self.idle.remove(&mut self.slots, index);
+                return;
+            }
         }
         let Some(shard) = self.shards.get_mut(shard as usize) else {
             return;
@@ -273,14 +281,31 @@ impl<P> Entities<P> {
         if trouble.count > self.config.max_restarts {
             slot.state = State::Parked;
             count(&mut self.stats.parked);
+            let has_messages = !slot.kept.is_empty();
             self.alarm_after(index, window);
-            self.touch(index);
+            if has_messages {
+                self.touch(index);
+            } else {
+                self.rest(index);
+            }
             return;
         }
         let streak = trouble.streak;
         slot.state = State::Waiting;
         let pause = self.pause(streak);
         self.alarm_after(index, pause);
+    }
+
+    /// It is parked, and has nothing more to say: it takes no room that another one needs. The one that was parked
+    /// longest ago is forgotten for it if there are too many, and with it that it failed.
+    pub(super) fn rest(&mut self, index: u32) {
+        self.at_rest.push_back(&mut self.slots, index);
+        if self.at_rest.len() > self.config.max_entities
+            && let Some(oldest) = self.at_rest.front()
+        {
+            count(&mut self.stats.parked_forgotten);
+            self.remove(oldest);
+        }
     }
 
     /// Half fixed, half random, so that what failed together does not come back together.

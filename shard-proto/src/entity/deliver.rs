@@ -49,7 +49,7 @@ impl<P> Entities<P> {
             if parked && (now < slot.at || !slot.kept.is_empty()) {
                 return self.refuse(Refusal::Parked, payload);
             }
-            if slot.state == State::Queued && !self.has_room() {
+            if matches!(slot.state, State::Queued | State::Parked) && !self.has_room() {
                 return self.refuse(Refusal::TooMany, payload);
             }
         }

@@ -171,6 +171,8 @@ pub struct Entities<P> {
     alarms: Alarms,
     /// Running entities, the one that was used longest ago first; none if they are never idle.
     idle: List<Order>,
+    /// Parked entities for which nothing is kept, the one that was parked longest ago first.
+    at_rest: List<Order>,
     /// Entities with something to say.
     dirty: List<Turn>,
     /// Stopping shards with something to say.
@@ -226,6 +228,7 @@ impl<P> Entities<P> {
             kept: Kept::new(),
             alarms: Alarms::default(),
             idle: List::new(),
+            at_rest: List::new(),
             dirty: List::new(),
             dirty_shards: List::new(),
             shards_first: false,
@@ -455,7 +458,7 @@ impl<P> Entities<P> {
         self.index.clear();
         self.shard_index.clear();
         (self.free, self.free_shards) = (List::new(), List::new());
-        (self.idle, self.pacing) = (List::new(), List::new());
+        (self.idle, self.at_rest, self.pacing) = (List::new(), List::new(), List::new());
         (self.dirty, self.dirty_shards) = (List::new(), List::new());
         (self.queued, self.tasks) = (0, 0);
     }

@@ -3,6 +3,7 @@
 use super::slot::{State, flag};
 use super::stats::count;
 use super::{Entities, EntityCommand, EntitySlot, Refusal};
+use crate::table::list::NIL;
 
 impl<P> Entities<P> {
     pub(super) fn next_command(&mut self) -> Option<EntityCommand<P>> {
@@ -113,9 +114,10 @@ impl<P> Entities<P> {
                 shard.kept = shard.kept.saturating_sub(1);
                 count(&mut self.stats.refused_parked);
                 let key = slot.key.clone();
-                let is_over = slot.kept.is_empty() && slot.alarm == crate::table::list::NIL;
-                if is_over {
-                    self.remove(index);
+                match (slot.kept.is_empty(), slot.alarm == NIL) {
+                    (true, true) => self.remove(index),
+                    (true, false) => self.rest(index),
+                    (false, _) => {}
                 }
                 Some(EntityCommand::Reject {
                     shard: id,

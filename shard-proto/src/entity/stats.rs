@@ -14,6 +14,8 @@ pub struct EntityStats {
     pub failures: u64,
     /// Entities that failed too often.
     pub parked: u64,
+    /// ... and were forgotten early, since more than `max_entities` were parked.
+    pub parked_forgotten: u64,
     /// Entities passivated since they were not used.
     pub passivated_idle: u64,
     /// Entities passivated since there were too many.

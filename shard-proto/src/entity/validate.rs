@@ -16,7 +16,7 @@ impl<P> Entities<P> {
     /// Panics if something in the tables does not agree.
     pub(crate) fn validate(&self) {
         let (slots, shards) = (&self.slots[..], &self.shards[..]);
-        for list in [&self.free, &self.idle] {
+        for list in [&self.free, &self.idle, &self.at_rest] {
             assert!(list.is_intact(slots));
         }
         assert!(self.dirty.is_intact(slots));
@@ -38,6 +38,11 @@ impl<P> Entities<P> {
         let limit = self.config.max_entities;
         assert!(self.policy.len() <= limit && self.queued <= limit);
         assert!(self.used() <= 2 * limit, "{} slots", self.used());
+        let at_rest = count(&|slot| slot.state == State::Parked && slot.order.is_linked()) as u32;
+        assert_eq!(at_rest, self.at_rest.len());
+        assert!(at_rest <= limit, "{at_rest} are parked");
+        let others = slots.len() as u32 - free as u32 - self.queued - at_rest;
+        assert_eq!(others, self.used());
 
         self.validate_alarms();
         let mut kept = 0;
@@ -96,7 +101,9 @@ impl<P> Entities<P> {
         let may_idle = running && !self.config.passivate_after.is_zero();
         assert_eq!(
             slot.order.is_linked(),
-            may_idle || slot.state == State::Queued,
+            may_idle
+                || slot.state == State::Queued
+                || (slot.state == State::Parked && slot.kept.is_empty()),
             "{name:?}"
         );
         let admitted = match slot.state {

@@ -155,6 +155,57 @@ fn a_parked_entity_costs_nothing_later() {
 }
 
 #[test]
+fn parked_entities_keep_nobody_from_starting() {
+    let restarts = config().with_max_entities(2).with_restarts(0, ms(60_000));
+    let mut host = Host::new(restarts);
+    for (key, rest) in [("a", &[][..]), ("b", &[1]), ("c", &[]), ("d", &[])] {
+        host.run(key);
+        host.ended(key, End::Failed, rest);
+        host.all();
+    }
+    // As many stay parked as may live; who was parked first is forgotten first.
+    let parked = |host: &Host| {
+        let keys = ["a", "b", "c", "d"].into_iter();
+        keys.filter(|key| host.phase(key) == Some(EntityPhase::Parked))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(parked(&host), ["c", "d"]);
+    assert_eq!(host.it.stats().parked_forgotten, 2);
+    assert_eq!(host.send("d", 2), "Parked 2");
+    assert_eq!(host.it.used(), 0);
+    // All the room there is goes to others, the forgotten one among them.
+    for key in ["e", "f", "g", "a"] {
+        assert_eq!(host.send(key, 0), "kept");
+    }
+    assert_eq!(host.send("h", 0), "TooMany 0");
+    host.all();
+    // What is parked is still, also while it has to wait for room.
+    assert_eq!(host.send("c", 2), "Parked 2");
+    host.now = host.now.after(ms(60_000));
+    assert_eq!(host.send("c", 2), "TooMany 2");
+    host.ended("e", End::Failed, &[]);
+    assert_eq!(parked(&host), ["d"]);
+    assert_eq!(host.send("d", 2), "kept");
+    assert_eq!(host.all(), ["start d", "deliver d 2", "publish d"]);
+}
+
+#[test]
+fn what_is_rejected_for_a_parked_entity_comes_before_it_rests() {
+    let mut host = Host::new(config().with_max_entities(1).with_restarts(0, ms(1000)));
+    host.run("a");
+    host.ended("a", End::Failed, &[1, 2]);
+    assert_eq!(host.it.used(), 1);
+    assert_eq!(host.say().unwrap(), "reject a 1 Parked");
+    assert_eq!(host.it.used(), 1);
+    assert_eq!(host.say().unwrap(), "reject a 2 Parked");
+    assert_eq!(host.it.used(), 0);
+    // Its shard stops: it goes with it.
+    host.stop();
+    assert_eq!(host.all(), ["stopped 7"]);
+    assert_eq!(host.phase("a"), None);
+}
+
+#[test]
 fn slow_failures_are_not_too_many() {
     let mut host = Host::new(config().with_restarts(2, ms(1000)));
     host.send("a", 1);

@@ -4,7 +4,9 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::super::{Delivered, End, Entities, EntityCommand, EntityConfig, EntitySlot, Refusal};
+use super::super::{
+    Delivered, End, Entities, EntityCommand, EntityConfig, EntityPhase, EntitySlot, Refusal,
+};
 use super::harness::{epoch, ms};
 use crate::node::EntityKey;
 use crate::{Epoch, Instant, ShardId};
@@ -187,7 +189,10 @@ impl World {
                 match reason {
                     Refusal::KeepFull => assert!(full),
                     Refusal::TooMany => assert_eq!(self.it.used(), 2 * self.config.max_entities),
-                    Refusal::Parked => {}
+                    Refusal::Parked => {
+                        let phase = self.it.phase(&key(id));
+                        assert_eq!(phase, Some(EntityPhase::Parked));
+                    }
                     Refusal::NotHosted => panic!("it is hosted"),
                 }
                 self.decide(payload, Fate::Refused);
@@ -517,6 +522,8 @@ impl World {
         assert!(self.it.queued() == 0 || self.it.is_full());
         if !self.config.passivate_after.is_zero() {
             assert_eq!(self.it.used(), 0, "somebody stays");
+            let parked = (0..KEYS).find(|id| self.it.phase(&key(*id)).is_some());
+            assert!(parked.is_none() || self.it.queued() > 0, "{parked:?} stays");
             assert!(self.tasks.is_empty());
         }
     }
