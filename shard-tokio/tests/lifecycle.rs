@@ -538,9 +538,10 @@ async fn a_parked_entity_answers_other_nodes() {
         let there = guests(&p, &house, EntityTypeBuilder::proxy).await;
         let one = there.entity("one");
         one.ask(note(0)).await.unwrap();
-        assert_eq!(one.ask(Do::Panic).await, Err(AskError::EntityFailed));
-        until(|| a.stats().undelivered.contains(&(Reason::Panicked, 1))).await;
-        while one.ask(note(1)).await != Err(AskError::EntityFailed) {}
+        // No panic: to print its backtrace takes so long that the node could lose its lease, and what is parked goes
+        // with its shard.
+        assert_eq!(one.ask(Do::Fail).await, Err(AskError::EntityFailed));
+        assert_eq!(one.ask(note(1)).await, Err(AskError::EntityFailed));
         let mut reports = p.undelivered();
         one.tell(note(2)).await.unwrap();
         let report = reports.next().await.unwrap();
