@@ -308,6 +308,30 @@ impl<P> Entities<P> {
         }
     }
 
+    /// It was parked for long enough, and has nothing more to say. What is remembered starts again though nobody sends
+    /// to it; the rest is gone until somebody does.
+    pub(super) fn unpark(&mut self, index: u32) {
+        let Some(slot) = self.slot(index) else {
+            return;
+        };
+        if !slot.has(flag::RECORDED) {
+            return self.remove(index);
+        }
+        if !self.has_room() {
+            let (rests, longest) = (slot.order.is_linked(), self.config.pause.1);
+            self.alarm_after(index, longest);
+            if !rests {
+                self.rest(index);
+            }
+            return;
+        }
+        self.leave_lists(index);
+        if let Some(slot) = self.slots.get_mut(index as usize) {
+            slot.state = State::Waiting;
+        }
+        self.restart(index);
+    }
+
     /// Half fixed, half random, so that what failed together does not come back together.
     fn pause(&mut self, times: u32) -> Duration {
         let (first, longest) = self.config.pause;
@@ -340,7 +364,7 @@ impl<P> Entities<P> {
                 slot.set(flag::RECORD);
                 self.touch(index);
             }
-            State::Parked if slot.kept.is_empty() => self.remove(index),
+            State::Parked if slot.kept.is_empty() => self.unpark(index),
             State::Waiting => self.restart(index),
             _ => {}
         }

@@ -115,7 +115,7 @@ impl<P> Entities<P> {
                 count(&mut self.stats.refused_parked);
                 let key = slot.key.clone();
                 match (slot.kept.is_empty(), slot.alarm == NIL) {
-                    (true, true) => self.remove(index),
+                    (true, true) => self.unpark(index),
                     (true, false) => self.rest(index),
                     (false, _) => {}
                 }

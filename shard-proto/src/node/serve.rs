@@ -8,7 +8,7 @@ use crate::wire::ReturnReason;
 use crate::{Epoch, Instant, NodeId, ShardId};
 
 impl<B: Body> Node<B> {
-    /// The shard runs: answers [`NodeCommand::StartShard`].
+    /// The shard runs: answers [`NodeCommand::StartShard`](super::NodeCommand::StartShard).
     pub fn shard_started(&mut self, now: Instant, ty: TypeIndex, shard: ShardId, epoch: Epoch) {
         let now = self.advance(now);
         if let Some(kind) = self.types.touch(ty) {
@@ -17,7 +17,8 @@ impl<B: Body> Node<B> {
     }
 
     /// Hands back, in order, what an entity of a stopping shard has not handled, between
-    /// [`NodeCommand::StopShard`] and [`Node::shard_stopped`]. It goes in front of what was buffered since; one whose
+    /// [`NodeCommand::StopShard`](super::NodeCommand::StopShard) and [`Node::shard_stopped`]. It goes in
+    /// front of what was buffered since; one whose
     /// sender's life has ended is reported.
     ///
     /// # Errors
@@ -58,7 +59,8 @@ impl<B: Body> Node<B> {
         })
     }
 
-    /// Nothing of the shard runs any more: answers [`NodeCommand::StopShard`]. `forced`: something was aborted.
+    /// Nothing of the shard runs any more: answers [`NodeCommand::StopShard`](super::NodeCommand::StopShard).
+    /// `forced`: something was aborted.
     pub fn shard_stopped(
         &mut self,
         now: Instant,

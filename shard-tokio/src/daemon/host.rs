@@ -176,9 +176,16 @@ async fn run<D: Daemon>(mut ending: Ending, make: Arc<Make<D>>, mut cx: DaemonCo
     let _ = node.inbox.push(started, usize::MAX);
     let ran = {
         let mut running = pin!(async { daemon.run(&mut cx).await });
-        poll_fn(|task| match poll_caught(running.as_mut(), task) {
-            Poll::Ready(ran) => Poll::Ready(ran),
-            Poll::Pending => Poll::Pending,
+        poll_fn(|task| {
+            // Whoever was paused for longer than the lease may have a successor, and is aborted before the next lease.
+            if node
+                .lease
+                .poll_held(task, &node.clock, &mut look)
+                .is_pending()
+            {
+                return Poll::Pending;
+            }
+            poll_caught(running.as_mut(), task)
         })
         .await
     };

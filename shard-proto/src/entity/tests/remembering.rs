@@ -52,6 +52,48 @@ fn a_store_that_fails_is_asked_again() {
 }
 
 #[test]
+fn what_is_remembered_and_failed_too_often_starts_again_after_the_window() {
+    let restarts = remembering()
+        .with_max_entities(1)
+        .with_restarts(0, ms(1000));
+    let mut host = Host::new(restarts);
+    host.run("a");
+    for rest in [&[][..], &[1]] {
+        host.ended("a", End::Failed, rest);
+        assert_eq!(host.phase("a"), Some(EntityPhase::Parked));
+        host.pass(ms(999));
+        assert_eq!(host.phase("a"), Some(EntityPhase::Parked));
+        if !rest.is_empty() {
+            // Its window is over before what it had is rejected.
+            host.pass(ms(1));
+            assert_eq!(host.all(), ["reject a 1 Parked", "start a", "publish a"]);
+            continue;
+        }
+        host.pass(ms(1));
+        assert_eq!(host.all(), ["start a", "publish a"]);
+        host.started("a");
+    }
+}
+
+#[test]
+fn what_is_remembered_and_parked_waits_for_room() {
+    let restarts = remembering()
+        .with_max_entities(1)
+        .with_restarts(0, ms(1000));
+    let mut host = Host::new(restarts);
+    host.run("a");
+    host.ended("a", End::Failed, &[]);
+    for key in ["b", "c"] {
+        host.send(key, 1);
+        host.all();
+    }
+    host.pass(ms(1000));
+    assert_eq!(host.phase("a"), Some(EntityPhase::Parked));
+    let pause = host.wait();
+    assert!(pause.is_some(), "it is not forgotten");
+}
+
+#[test]
 fn a_passivated_entity_is_forgotten() {
     let mut host = Host::new(remembering());
     host.run("a");
@@ -82,7 +124,10 @@ fn a_crashed_one_is_not() {
     host.ended("a", End::Failed, &[]);
     assert_eq!(host.phase("a"), Some(EntityPhase::Parked));
     host.pass(ms(60_000));
-    assert!(host.all().is_empty());
+    assert_eq!(host.all(), ["start a", "publish a"]);
+    host.ended("a", End::Stopped, &[]);
+    host.all();
+    host.recorded("a", false, true);
     // Nor one that crashed on its way out.
     host.run("b");
     host.passivate("b");
