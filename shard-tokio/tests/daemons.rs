@@ -8,6 +8,7 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -203,6 +204,50 @@ async fn they_are_spread_and_their_number_outlives_who_leads() {
         for (node, _) in &nodes {
             node.shutdown().await;
         }
+    })
+    .await;
+}
+
+/// Looks again and again whether it may work.
+struct Watchful {
+    looks: Arc<AtomicU64>,
+    beyond: Arc<AtomicU64>,
+}
+
+impl Daemon for Watchful {
+    async fn run(&mut self, cx: &mut DaemonContext) -> Result<(), BoxError> {
+        loop {
+            self.looks.fetch_add(1, SeqCst);
+            self.beyond.fetch_add(u64::from(!cx.holds_lease()), SeqCst);
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// The one thread of a node stands still for longer than the lease, and its workers are there before the driver is: they
+/// do nothing any more, since they may have successors.
+#[tokio::test]
+async fn no_worker_goes_on_after_its_lease() {
+    within(30, "workers and leases", async {
+        let seeds = [free_address()];
+        let node = builder("a", &seeds[0], &seeds).start().await.unwrap();
+        let (looks, beyond) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let watch = (Arc::clone(&looks), Arc::clone(&beyond));
+        let daemons = node.daemons("watch", 4, move |_index| Watchful {
+            looks: Arc::clone(&watch.0),
+            beyond: Arc::clone(&watch.1),
+        });
+        let _daemons = daemons.start().await.unwrap();
+        for _ in 0..3 {
+            let before = looks.load(SeqCst);
+            while looks.load(SeqCst) < before + 100 {
+                tokio::task::yield_now().await;
+            }
+            // Longer than the lease of the LAN preset.
+            std::thread::sleep(Duration::from_millis(600));
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(beyond.load(SeqCst), 0);
     })
     .await;
 }
