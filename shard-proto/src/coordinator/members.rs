@@ -10,6 +10,7 @@ use crate::{
     Incarnation, NodeId,
     membership::{Member, MemberChange, MemberState, NodesFull},
     table::list::NIL,
+    wire::control::RegisterRefusal,
 };
 
 impl Ledger<'_> {
@@ -276,6 +277,14 @@ impl Ledger<'_> {
         if let Some(slot) = self.node_mut(index) {
             slot.ended = slot.ended.max(slot.session);
             slot.given_up = false;
+            // A node that had no lease yet did not notice that it lapsed. Its other types may have registered too late:
+            // if each learned that only with its next repetition, they might never be registered all at once.
+            if slot.registered
+                && let Some(session) = slot.session
+            {
+                slot.say_refused = Some((session, RegisterRefusal::SessionEnded));
+                self.say_node(index);
+            }
         }
         self.end_session(index, Freed::Lapsed);
         self.vacated(index);

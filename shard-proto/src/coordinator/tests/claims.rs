@@ -154,6 +154,11 @@ fn r2_11_an_ended_session_is_refused_and_revives_nothing() {
         said.iter()
             .all(|out| !matches!(out, Out::Home { node: 2, .. }))
     );
+    // It may not have noticed.
+    let told = Out::Refused(2, RegisterRefusal::SessionEnded);
+    assert_eq!(said.iter().filter(|out| **out == told).count(), 1);
+    bed.coordinator.handle_lapsed(bed.now, NodeId(2));
+    assert!(!bed.settle().contains(&told), "once");
     assert_eq!(bed.owned(2), [4, 0]);
     let after = bed.map();
     let claims: alloc::vec::Vec<_> = held.iter().map(|home| claim(home.0, home.2)).collect();

@@ -12,4 +12,5 @@ mod rules;
 mod schedules;
 mod script;
 mod search;
+mod types;
 mod worlds;
