@@ -9,7 +9,7 @@ use shard_proto::{Epoch, ShardId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use super::check::{self, Counters};
-use super::{Append, EntityId, Loaded, MAX_WRITE, Opened, Save, StoreError};
+use super::{Append, EntityId, Loaded, MAX_WRITE, Opened, Save, StoreError, StoreFuture};
 
 /// The most that one request may write, whatever the settings say: SQLite and PostgreSQL have limits of 1 GB.
 const MAX_MAX_WRITE: usize = 512 * 1024 * 1024;
@@ -240,6 +240,128 @@ impl Outcome {
         StoreError::Unknown(format!("the store's writer answered {self:?}").into())
     }
 }
+
+/// Asks the writer, and takes what it has to say.
+pub(super) fn grouped<T: Send + 'static>(
+    queue: &WriteQueue,
+    request: Request,
+    take: fn(Outcome) -> Result<T, StoreError>,
+) -> StoreFuture<'_, T> {
+    Box::pin(async move { take(queue.write(request).await?) })
+}
+
+/// Journal, store and memory of a type whose writes go through its `queue()`, and whose `events` are read beside it.
+macro_rules! grouped_store {
+    ($store:ty) => {
+        const _: () = {
+            use std::sync::Arc;
+
+            use shard_proto::{Epoch, ShardId};
+
+            use $crate::store::queue::{Outcome, Request, grouped};
+            use $crate::store::{
+                Append, EntityId, Journal, Loaded, Opened, Recorded, Remember, Save, Store,
+                StoreFuture,
+            };
+
+            impl Journal for $store {
+                fn open(&self, entity: EntityId, epoch: Epoch) -> StoreFuture<'_, Opened> {
+                    grouped(
+                        self.queue(),
+                        Request::Open { entity, epoch },
+                        Outcome::opened,
+                    )
+                }
+
+                fn read(
+                    &self,
+                    entity: EntityId,
+                    after: u64,
+                    limit: usize,
+                ) -> StoreFuture<'_, Vec<Recorded>> {
+                    Box::pin(async move {
+                        let page = self.events(entity, after, limit).await;
+                        if let Err(error) = &page {
+                            self.inner.counters.refused(error);
+                        }
+                        page
+                    })
+                }
+
+                fn append(&self, append: Append) -> StoreFuture<'_, ()> {
+                    grouped(self.queue(), Request::Append(append), Outcome::done)
+                }
+
+                fn snapshot(
+                    &self,
+                    entity: EntityId,
+                    epoch: Epoch,
+                    seq: u64,
+                    state: Vec<u8>,
+                ) -> StoreFuture<'_, ()> {
+                    let request = Request::Snapshot {
+                        entity,
+                        epoch,
+                        seq,
+                        state,
+                    };
+                    grouped(self.queue(), request, Outcome::done)
+                }
+            }
+
+            impl Store for $store {
+                fn load(&self, entity: EntityId, epoch: Epoch) -> StoreFuture<'_, Loaded> {
+                    grouped(
+                        self.queue(),
+                        Request::Load { entity, epoch },
+                        Outcome::loaded,
+                    )
+                }
+
+                fn save(&self, save: Save) -> StoreFuture<'_, ()> {
+                    grouped(self.queue(), Request::Save(save), Outcome::done)
+                }
+            }
+
+            impl Remember for $store {
+                fn load(
+                    &self,
+                    entity_type: Arc<str>,
+                    shard: ShardId,
+                    epoch: Epoch,
+                    after: Option<Box<str>>,
+                    limit: usize,
+                ) -> StoreFuture<'_, Vec<Box<str>>> {
+                    let request = Request::Ids {
+                        entity_type,
+                        shard,
+                        epoch,
+                        after,
+                        limit,
+                    };
+                    grouped(self.queue(), request, Outcome::ids)
+                }
+
+                fn record(
+                    &self,
+                    entity_type: Arc<str>,
+                    shard: ShardId,
+                    epoch: Epoch,
+                    changes: Vec<(Box<str>, bool)>,
+                ) -> StoreFuture<'_, ()> {
+                    let request = Request::Record {
+                        entity_type,
+                        shard,
+                        epoch,
+                        changes,
+                    };
+                    grouped(self.queue(), request, Outcome::done)
+                }
+            }
+        };
+    };
+}
+pub(super) use grouped_store;
 
 #[cfg(test)]
 mod tests {

@@ -44,7 +44,6 @@ mod writer;
 use core::fmt;
 use std::sync::Arc;
 
-use shard_proto::{Epoch, ShardId};
 use tokio::sync::watch;
 
 use self::address::Address;
@@ -53,11 +52,8 @@ use self::reader::Reader;
 use self::session::Door;
 use self::writer::Writer;
 use super::check::Counters;
-use super::queue::{Outcome, Request, WriteQueue};
-use super::{
-    Append, EntityId, Journal, Loaded, Opened, Recorded, Remember, Save, Storage, Store,
-    StoreError, StoreFuture, StoreStats,
-};
+use super::queue::{WriteQueue, grouped_store};
+use super::{EntityId, Recorded, Storage, StoreError, StoreStats};
 
 /// A store in a PostgreSQL database. Clones share it.
 ///
@@ -155,12 +151,17 @@ impl PostgresStore {
 }
 
 impl PostgresStore {
-    fn write<'a, T: Send + 'a>(
-        &'a self,
-        request: Request,
-        take: fn(Outcome) -> Result<T, StoreError>,
-    ) -> StoreFuture<'a, T> {
-        Box::pin(async move { take(self.inner.queue.write(request).await?) })
+    fn queue(&self) -> &WriteQueue {
+        &self.inner.queue
+    }
+
+    async fn events(
+        &self,
+        entity: EntityId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<Recorded>, StoreError> {
+        self.inner.reader.events(&entity, after, limit).await
     }
 }
 
@@ -188,84 +189,4 @@ impl Storage for PostgresStore {
     }
 }
 
-impl Journal for PostgresStore {
-    fn open(&self, entity: EntityId, epoch: Epoch) -> StoreFuture<'_, Opened> {
-        self.write(Request::Open { entity, epoch }, Outcome::opened)
-    }
-
-    fn read(&self, entity: EntityId, after: u64, limit: usize) -> StoreFuture<'_, Vec<Recorded>> {
-        Box::pin(async move {
-            let page = self.inner.reader.events(&entity, after, limit).await;
-            if let Err(error) = &page {
-                self.inner.counters.refused(error);
-            }
-            page
-        })
-    }
-
-    fn append(&self, append: Append) -> StoreFuture<'_, ()> {
-        self.write(Request::Append(append), Outcome::done)
-    }
-
-    fn snapshot(
-        &self,
-        entity: EntityId,
-        epoch: Epoch,
-        seq: u64,
-        state: Vec<u8>,
-    ) -> StoreFuture<'_, ()> {
-        let request = Request::Snapshot {
-            entity,
-            epoch,
-            seq,
-            state,
-        };
-        self.write(request, Outcome::done)
-    }
-}
-
-impl Store for PostgresStore {
-    fn load(&self, entity: EntityId, epoch: Epoch) -> StoreFuture<'_, Loaded> {
-        self.write(Request::Load { entity, epoch }, Outcome::loaded)
-    }
-
-    fn save(&self, save: Save) -> StoreFuture<'_, ()> {
-        self.write(Request::Save(save), Outcome::done)
-    }
-}
-
-impl Remember for PostgresStore {
-    fn load(
-        &self,
-        entity_type: Arc<str>,
-        shard: ShardId,
-        epoch: Epoch,
-        after: Option<Box<str>>,
-        limit: usize,
-    ) -> StoreFuture<'_, Vec<Box<str>>> {
-        let request = Request::Ids {
-            entity_type,
-            shard,
-            epoch,
-            after,
-            limit,
-        };
-        self.write(request, Outcome::ids)
-    }
-
-    fn record(
-        &self,
-        entity_type: Arc<str>,
-        shard: ShardId,
-        epoch: Epoch,
-        changes: Vec<(Box<str>, bool)>,
-    ) -> StoreFuture<'_, ()> {
-        let request = Request::Record {
-            entity_type,
-            shard,
-            epoch,
-            changes,
-        };
-        self.write(request, Outcome::done)
-    }
-}
+grouped_store!(PostgresStore);

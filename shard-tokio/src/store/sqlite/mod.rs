@@ -41,15 +41,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use shard_proto::{Epoch, ShardId};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::check::Counters;
-use super::queue::{Limits, Request, WriteQueue};
-use super::{
-    Append, EntityId, Journal, Loaded, Opened, Recorded, Remember, Save, Storage, Store,
-    StoreError, StoreFuture, StoreStats,
-};
+use super::queue::{Limits, WriteQueue, grouped_store};
+use super::{EntityId, Recorded, Storage, StoreError, StoreStats};
 use reader::Read;
 
 /// So many reads may wait.
@@ -251,7 +247,7 @@ impl SqliteStore {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn page(
+    async fn events(
         &self,
         entity: EntityId,
         after: u64,
@@ -302,88 +298,10 @@ impl Storage for SqliteStore {
     }
 }
 
-impl Journal for SqliteStore {
-    fn open(&self, entity: EntityId, epoch: Epoch) -> StoreFuture<'_, Opened> {
-        let request = Request::Open { entity, epoch };
-        Box::pin(async move { self.inner.writes.write(request).await?.opened() })
-    }
-
-    fn read(&self, entity: EntityId, after: u64, limit: usize) -> StoreFuture<'_, Vec<Recorded>> {
-        Box::pin(async move {
-            let page = self.page(entity, after, limit).await;
-            if let Err(error) = &page {
-                self.inner.counters.refused(error);
-            }
-            page
-        })
-    }
-
-    fn append(&self, append: Append) -> StoreFuture<'_, ()> {
-        let request = Request::Append(append);
-        Box::pin(async move { self.inner.writes.write(request).await?.done() })
-    }
-
-    fn snapshot(
-        &self,
-        entity: EntityId,
-        epoch: Epoch,
-        seq: u64,
-        state: Vec<u8>,
-    ) -> StoreFuture<'_, ()> {
-        let request = Request::Snapshot {
-            entity,
-            epoch,
-            seq,
-            state,
-        };
-        Box::pin(async move { self.inner.writes.write(request).await?.done() })
+impl SqliteStore {
+    fn queue(&self) -> &WriteQueue {
+        &self.inner.writes
     }
 }
 
-impl Store for SqliteStore {
-    fn load(&self, entity: EntityId, epoch: Epoch) -> StoreFuture<'_, Loaded> {
-        let request = Request::Load { entity, epoch };
-        Box::pin(async move { self.inner.writes.write(request).await?.loaded() })
-    }
-
-    fn save(&self, save: Save) -> StoreFuture<'_, ()> {
-        let request = Request::Save(save);
-        Box::pin(async move { self.inner.writes.write(request).await?.done() })
-    }
-}
-
-impl Remember for SqliteStore {
-    fn load(
-        &self,
-        entity_type: Arc<str>,
-        shard: ShardId,
-        epoch: Epoch,
-        after: Option<Box<str>>,
-        limit: usize,
-    ) -> StoreFuture<'_, Vec<Box<str>>> {
-        let request = Request::Ids {
-            entity_type,
-            shard,
-            epoch,
-            after,
-            limit,
-        };
-        Box::pin(async move { self.inner.writes.write(request).await?.ids() })
-    }
-
-    fn record(
-        &self,
-        entity_type: Arc<str>,
-        shard: ShardId,
-        epoch: Epoch,
-        changes: Vec<(Box<str>, bool)>,
-    ) -> StoreFuture<'_, ()> {
-        let request = Request::Record {
-            entity_type,
-            shard,
-            epoch,
-            changes,
-        };
-        Box::pin(async move { self.inner.writes.write(request).await?.done() })
-    }
-}
+grouped_store!(SqliteStore);

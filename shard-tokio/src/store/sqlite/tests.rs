@@ -7,7 +7,11 @@ use std::process;
 
 use rusqlite::{Connection, OpenFlags};
 
+use shard_proto::{Epoch, ShardId};
+
 use super::*;
+use crate::store::queue::Request;
+use crate::store::{Append, Journal, Remember};
 
 /// A folder of its own, gone with this.
 struct Folder(PathBuf);
