@@ -19,7 +19,7 @@
 //!
 //! One thread per opened store owns the connection that writes. It does everything that waits in one transaction, so
 //! under load a transaction holds hundreds of requests, and a single request waits for nobody. A request that is refused
-//! fails alone. Another thread, with a connection of its own, answers [`Journal::read`].
+//! fails alone. Another thread, with a connection of its own, answers [`Journal::read`](super::Journal::read).
 //!
 //! With a disk that takes 4 ms to confirm, on two cores that were busy otherwise, 1 caller wrote 220 events/s, 16 callers
 //! 2 000/s, 256 callers 21 000/s; with [`Durability::ProcessCrash`] it was 11 000/s, 16 000/s, and 38 000/s.
