@@ -10,13 +10,14 @@ use shard_proto::hash::node_id;
 use shard_proto::leadership::{Ownership, Voters};
 use shard_proto::node::{Identity, MembershipMode, Node as Core, NodeConfig};
 
+use crate::arrivals::{ArrivalLimits, Arrivals, accept};
 use crate::clock;
-use crate::driver::{Driver, NetEvent};
+use crate::driver::Driver;
 use crate::error::StartError;
 use crate::lease::Lease;
 use crate::node::{Node, Running};
-use crate::shared::{Input, NodeShared};
-use crate::transport::{Listener, TcpTransport, Transport};
+use crate::shared::NodeShared;
+use crate::transport::{TcpTransport, Transport};
 
 /// Bytes of a data frame's body that are not id and message.
 const FRAME_OVERHEAD: usize = 64;
@@ -68,6 +69,7 @@ pub struct NodeBuilder {
     max_frame: u32,
     max_nodes: Option<u16>,
     window: Option<(u32, u32)>,
+    arrivals: ArrivalLimits,
 }
 
 impl NodeBuilder {
@@ -92,6 +94,7 @@ impl NodeBuilder {
             max_frame: 1 << 20,
             max_nodes: None,
             window: None,
+            arrivals: ArrivalLimits::new(),
         }
     }
 
@@ -238,6 +241,27 @@ impl NodeBuilder {
         self
     }
 
+    /// Connections to this node at once that have not completed their handshakes, the transport's and the link's: in all,
+    /// and of one host (of IPv6, of one /64). More are dropped as they come, counted
+    /// ([`ArrivalStats::crowded`](crate::ArrivalStats::crowded)) and logged now and then; nodes dial again. Default: 256, 64.
+    ///
+    /// Each takes a file descriptor and up to 100 KiB for at most [`NodeBuilder::arrival_timeout`], and as long again. Fewer
+    /// than the nodes that start at once make them wait for each other; nodes on one machine are of one host. Zero refuses
+    /// everybody.
+    #[must_use]
+    pub const fn max_arrivals(mut self, in_all: u16, per_host: u16) -> Self {
+        self.arrivals.in_all = in_all;
+        self.arrivals.per_host = per_host;
+        self
+    }
+
+    /// How long the transport's handshake of a connection to this node may take, and after it the link's. Default: 5 s.
+    #[must_use]
+    pub const fn arrival_timeout(mut self, timeout: Duration) -> Self {
+        self.arrivals.within = timeout;
+        self
+    }
+
     fn mode(&self) -> MembershipMode {
         let links = MembershipMode::Links {
             down_after: self.down_after,
@@ -304,6 +328,8 @@ impl NodeBuilder {
             .with_seeds(self.seeds.clone())
             .with_may_lead(self.may_lead)
             .with_max_frame(self.max_frame)
+            .with_max_handshakes(self.arrivals.in_all.max(1))
+            .with_handshake_timeout(self.arrivals.within)
             .with_seed(clock::random_seed())
     }
 
@@ -341,6 +367,7 @@ impl NodeBuilder {
             } else {
                 Lease::new()
             },
+            Arrivals::new(self.arrivals),
         ));
         let now = shared.clock.now();
         let mut core = Core::new(now, identity, self.config(&address, ownership))
@@ -349,7 +376,8 @@ impl NodeBuilder {
         tokio::spawn(Arc::clone(&shared).tick());
         if let Some(listener) = listener {
             tracing::info!(node = self.name, address, "listening");
-            tokio::spawn(accept(listener, Arc::clone(&shared)));
+            let arrivals = Arc::clone(&shared.arrivals);
+            tokio::spawn(accept(listener, arrivals, Arc::clone(&shared)));
         }
         let driver = Driver::new(core, Arc::clone(&shared), self.transport);
         tokio::spawn(driver.run());
@@ -378,28 +406,5 @@ fn listen_error(address: &str, error: io::Error) -> StartError {
         StartError::AddressInUse { address }
     } else {
         StartError::Listen { address, error }
-    }
-}
-
-/// Accepts connections until the driver has ended.
-async fn accept(mut listener: Box<dyn Listener>, shared: Arc<NodeShared>) {
-    const PAUSE: Duration = Duration::from_millis(100);
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = shared.ended() => return,
-        };
-        match accepted {
-            Ok(connection) => {
-                let accepted = Input::Net(NetEvent::Accepted(connection));
-                if shared.inbox.push(accepted, usize::MAX).is_err() {
-                    return;
-                }
-            }
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(PAUSE).await;
-            }
-        }
     }
 }

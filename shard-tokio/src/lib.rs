@@ -147,6 +147,7 @@
 //! | `postgres` | `store::PostgresStore`: a store in a database, for clusters of several machines. |
 #![allow(clippy::std_instead_of_alloc, reason = "tokio has std")]
 
+mod arrivals;
 mod ask;
 mod body;
 mod builder;
@@ -158,6 +159,7 @@ mod entity;
 mod entity_ref;
 mod entity_type;
 mod error;
+mod faults;
 mod gate;
 mod host;
 mod lease;
@@ -173,6 +175,7 @@ pub mod store;
 mod task;
 pub mod transport;
 
+pub use arrivals::ArrivalStats;
 pub use ask::Answer;
 pub use builder::{Membership, NodeBuilder, Preset};
 pub use entity::{BoxError, Context, Entity, ReplySlot};
@@ -184,7 +187,7 @@ pub use node::{Member, Node, Stats};
 pub use report::{Reason, Undelivered, UndeliveredReports};
 pub use status::{ShardMap, ShardMapChange, ShardMapChanges};
 pub use store::MemoryStore;
-pub use transport::{MemoryTransport, TcpTransport, Transport};
+pub use transport::{Identity, MemoryTransport, Peer, TcpTransport, Transport};
 
 pub use shard_proto as proto;
 pub use shard_proto::coordinator::{KeepShards, StorageMismatch};

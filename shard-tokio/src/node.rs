@@ -9,6 +9,7 @@ use shard_proto::node::NodeStats;
 use shard_proto::{Incarnation, Leader, NodeId, Term};
 use tokio::sync::oneshot;
 
+use crate::arrivals::ArrivalStats;
 use crate::builder::{NodeBuilder, Preset};
 use crate::driver::Command;
 use crate::durable::DurableStats;
@@ -71,6 +72,8 @@ pub struct Stats {
     pub undelivered: Vec<(Reason, u64)>,
     /// What durable entities counted, by type.
     pub durable: Vec<(&'static str, DurableStats)>,
+    /// Connections that arrived.
+    pub arrivals: ArrivalStats,
 }
 
 impl Node {
@@ -135,6 +138,7 @@ impl Node {
                 .map(|reason| (*reason, shared.reports.count(*reason)))
                 .collect(),
             durable: shared.durable_stats(),
+            arrivals: shared.arrivals.stats(),
         }
     }
 

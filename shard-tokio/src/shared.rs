@@ -18,6 +18,7 @@ use shard_proto::{Epoch, Incarnation, Instant, Leader, NodeId, ShardId};
 
 use tokio::sync::Semaphore;
 
+use crate::arrivals::Arrivals;
 use crate::ask::{Pending, Pool, Responder, Sweep, TICK};
 use crate::body::{Body, Encoded};
 use crate::clock::Clock;
@@ -75,6 +76,7 @@ pub(crate) struct NodeShared {
     pub(crate) inbox: Queue<Input>,
     pub(crate) clock: Clock,
     pub(crate) lease: Lease,
+    pub(crate) arrivals: Arc<Arrivals>,
     /// The clock as of the last tick, in microseconds: askers need no finer one.
     coarse: AtomicU64,
     pub(crate) reports: Reports,
@@ -98,6 +100,7 @@ impl NodeShared {
         address: String,
         max_message: usize,
         lease: Lease,
+        arrivals: Arrivals,
     ) -> Self {
         let clock = Clock::new();
         Self {
@@ -107,6 +110,7 @@ impl NodeShared {
             inbox: Queue::new(),
             clock,
             lease,
+            arrivals: Arc::new(arrivals),
             coarse: AtomicU64::new(clock.now().as_micros()),
             reports: Reports::default(),
             max_message,

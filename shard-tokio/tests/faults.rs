@@ -20,7 +20,7 @@ use shard_tokio::proto::wire::control::{
 };
 use shard_tokio::proto::wire::list::{EntityIdsBuilder, HomeEntry, HomesBuilder};
 use shard_tokio::proto::{Epoch, Session, Term};
-use shard_tokio::transport::{BoxFuture, Connection, Listener};
+use shard_tokio::transport::{Arriving, BoxFuture, Connection, Listener};
 use shard_tokio::{Membership, NodeId, Preset, ShardId, TcpTransport, Transport};
 use tokio::io::AsyncWrite;
 use tokio::net::{TcpListener, TcpStream};
@@ -153,8 +153,10 @@ impl Forger {
         let mut connection = connection?;
         let extra = Arc::new(Mutex::new(BytesMut::new()));
         self.lines.lock().unwrap().push(Arc::clone(&extra));
-        connection.writer = Box::new(Forging {
-            inner: connection.writer,
+        let stream = &mut connection.streams[0];
+        let inner = std::mem::replace(&mut stream.writer, Box::new(tokio::io::sink()));
+        stream.writer = Box::new(Forging {
+            inner,
             buffer: BytesMut::new(),
             extra,
         });
@@ -194,8 +196,15 @@ impl Listener for ForgingListener {
         self.inner.address()
     }
 
-    fn accept(&mut self) -> BoxFuture<'_, io::Result<Connection>> {
-        Box::pin(async { self.forger.wrap(self.inner.accept().await) })
+    fn accept(&mut self) -> BoxFuture<'_, io::Result<Arriving>> {
+        Box::pin(async {
+            let arriving = self.inner.accept().await?;
+            let forger = self.forger.clone();
+            Ok(Arriving {
+                peer: arriving.peer,
+                connection: Box::pin(async move { forger.wrap(arriving.connection.await) }),
+            })
+        })
     }
 }
 

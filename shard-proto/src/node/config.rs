@@ -81,6 +81,8 @@ pub struct NodeConfig {
     pub(crate) leave_deadline: Duration,
     pub(crate) max_nodes: u16,
     pub(crate) max_links: u16,
+    pub(crate) max_handshakes: u16,
+    pub(crate) handshake_timeout: Duration,
     pub(crate) max_types: u16,
     pub(crate) max_asks: u32,
     pub(crate) max_frame: u32,
@@ -127,6 +129,8 @@ impl NodeConfig {
             leave_deadline: Duration::from_secs(20),
             max_nodes: 256,
             max_links: 1024,
+            max_handshakes: 128,
+            handshake_timeout: Duration::from_secs(5),
             max_types: 256,
             max_asks: 65_536,
             max_frame: 1 << 20,
@@ -229,6 +233,10 @@ impl NodeConfig {
         with_max_nodes: max_nodes: u16,
         /// Links, those in handshake included. Default: 1024.
         with_max_links: max_links: u16,
+        /// Links that others began and that are still in handshake; more are refused. Default: 128.
+        with_max_handshakes: max_handshakes: u16,
+        /// How long a link's handshake may take before its connection is closed. Default: 5 s.
+        with_handshake_timeout: handshake_timeout: Duration,
         /// Entity types. Default: 256.
         with_max_types: max_types: u16,
         /// Asks that wait for other nodes, at once. Default: 65 536.

@@ -346,6 +346,8 @@ impl NodeConfig {
                 .max(Duration::from_secs(1)),
             max_peers: self.max_nodes.saturating_mul(4),
             max_links: self.max_links,
+            max_handshakes: self.max_handshakes,
+            handshake: self.handshake_timeout,
             seed: self.seed.rotate_left(17),
             ..LinkConfig::default()
         }

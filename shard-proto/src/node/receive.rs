@@ -122,6 +122,12 @@ impl<B: Body> Node<B> {
         LinkError { node, fault }
     }
 
+    /// Whether the handshake of a connection is complete, so that it is a link with a node.
+    #[must_use]
+    pub fn is_linked(&self, link: LinkId) -> bool {
+        self.links.is_linked(link)
+    }
+
     /// The next bytes to write to a link; `None` when there are no more for now.
     pub fn poll_transmit(&mut self, link: LinkId) -> Option<Bytes> {
         self.links.poll_transmit(link)

@@ -9,16 +9,18 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
+use shard_proto::Instant;
 use shard_proto::node::{LinkError, LinkId, Node as Core};
-use shard_proto::{Instant, NodeId};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, JoinSet};
 
+use crate::arrivals::Place;
 use crate::body::Body;
+use crate::faults::Faults;
 use crate::host::Crowded;
 use crate::shared::{Input, NodeShared};
-use crate::transport::Connection;
+use crate::transport::Stream;
 
 use super::NetEvent;
 
@@ -56,6 +58,8 @@ pub(super) struct Conn {
     ahead: Arc<Semaphore>,
     reader: AbortHandle,
     out: Out,
+    /// It arrived, and its link does not stand yet.
+    place: Option<Place>,
 }
 
 struct Out {
@@ -74,6 +78,13 @@ impl Conn {
     /// What there was is dealt with: read on.
     pub(super) fn more(&mut self) {
         self.ahead.add_permits(mem::take(&mut self.chunks));
+    }
+
+    /// Makes room for others that arrive, once its link stands.
+    pub(super) fn settle(&mut self, core: &Core<Body>) {
+        if self.place.is_some() && core.is_linked(self.link) {
+            self.place = None;
+        }
     }
 }
 
@@ -97,35 +108,6 @@ struct HeldUp {
     crowded: Crowded,
     until: Instant,
     over: bool,
-}
-
-/// How often links failed, per host, node and reason.
-#[derive(Default)]
-struct Faults {
-    counts: HashMap<(String, Option<NodeId>, &'static str), u64>,
-    until: Instant,
-}
-
-impl Faults {
-    /// Counts anew after it.
-    const PERIOD: Duration = Duration::from_secs(3600);
-    /// Different ones in a period; others share a count. Whoever connects chooses the names.
-    const LIMIT: usize = 256;
-
-    fn count(&mut self, peer: &str, error: LinkError, now: Instant) -> u64 {
-        if now >= self.until {
-            self.counts.clear();
-            self.until = now.after(Self::PERIOD);
-        }
-        // The port is another one each time.
-        let host = peer.rsplit_once(':').map_or(peer, |(host, _)| host);
-        let key = (host.to_owned(), error.node(), error.reason());
-        let is_full = self.counts.len() >= Self::LIMIT && !self.counts.contains_key(&key);
-        let key = if is_full { Default::default() } else { key };
-        let count = self.counts.entry(key).or_default();
-        *count += 1;
-        *count
-    }
 }
 
 impl Links {
@@ -199,19 +181,19 @@ impl Links {
         self.poll_blocked(cx) || over
     }
 
-    pub(super) fn add(&mut self, link: LinkId, connection: Connection) {
+    pub(super) fn add(&mut self, link: LinkId, peer: String, stream: Stream, place: Option<Place>) {
         let id = ConnId(self.next);
         self.next += 1;
         let ahead = Arc::new(Semaphore::new(AHEAD));
         let read = read(
-            connection.reader,
+            stream.reader,
             id,
             Arc::clone(&ahead),
             Arc::clone(&self.shared),
         );
         let conn = Conn {
             link,
-            peer: connection.peer,
+            peer,
             unread: BytesMut::new(),
             chunks: 0,
             held_up: false,
@@ -219,10 +201,11 @@ impl Links {
             ahead,
             reader: tokio::spawn(read).abort_handle(),
             out: Out {
-                writer: connection.writer,
+                writer: stream.writer,
                 chunks: VecDeque::new(),
                 bytes: 0,
             },
+            place,
         };
         self.conns.insert(id, conn);
         self.by_link.insert(link, id);
@@ -260,7 +243,7 @@ impl Links {
         let node = error.node().map(|node| node.0);
         let so_far = error
             .is_news()
-            .then(|| self.faults.count(&peer, error, now));
+            .then(|| self.faults.count(&peer, error.node(), error.reason(), now));
         if so_far.is_some_and(u64::is_power_of_two) {
             tracing::warn!(peer, node, so_far, "closing a link: {error}");
         } else {

@@ -21,6 +21,7 @@ use shard_proto::region::ResizeError;
 use shard_proto::{Epoch, Instant, ShardId, Term, earliest};
 use tokio::sync::oneshot;
 
+use crate::arrivals::Place;
 use crate::ask::Asks;
 use crate::body::Body;
 use crate::error::{LeaveError, TypeError};
@@ -58,7 +59,7 @@ pub(crate) type MakeHost =
 
 /// What happens on connections.
 pub(crate) enum NetEvent {
-    Accepted(Connection),
+    Accepted(Connection, Place),
     Dialed(DialId, String, io::Result<Connection>),
     Read(ConnId, bytes::BytesMut),
     Closed(ConnId, Option<io::Error>),

@@ -24,16 +24,20 @@ const FAILED_DIALS: usize = 4096;
 impl Driver {
     pub(super) fn net(&mut self, event: NetEvent) {
         match event {
-            NetEvent::Accepted(connection) => {
-                let authenticated = connection.authenticated;
+            NetEvent::Accepted(connection, place) => {
+                let peer = connection.peer;
+                let authenticated = connection.identity.map(|identity| identity.node());
+                let Some(stream) = connection.streams.into_iter().next() else {
+                    return;
+                };
                 match self.core.handle_accepted(self.now, authenticated) {
-                    Ok(link) => self.links.add(link, connection),
+                    Ok(link) => self.links.add(link, peer, stream, Some(place)),
                     Err(error) => {
                         // Whoever connects must not fill the log as well.
                         self.refused_connections += 1;
                         if self.refused_connections.is_power_of_two() {
                             tracing::warn!(
-                                peer = connection.peer,
+                                peer,
                                 so_far = self.refused_connections,
                                 "refused a connection: {error}"
                             );
@@ -45,9 +49,13 @@ impl Driver {
                 if let Some(failures) = self.failed_dials.remove(&address) {
                     tracing::info!(address, failures, "reached an address again");
                 }
-                let authenticated = connection.authenticated;
+                let authenticated = connection.identity.map(|identity| identity.node());
+                let Some(stream) = connection.streams.into_iter().next() else {
+                    self.core.handle_dial_failed(self.now, dial);
+                    return;
+                };
                 if let Ok(link) = self.core.handle_dialed(self.now, dial, authenticated) {
-                    self.links.add(link, connection);
+                    self.links.add(link, connection.peer, stream, None);
                 }
             }
             NetEvent::Dialed(dial, address, Err(error)) => {
@@ -130,6 +138,7 @@ impl Driver {
         };
         buffer.unsplit(rest);
         if let Some(conn) = self.links.get(id) {
+            conn.settle(&self.core);
             conn.unread = buffer;
             if !held_up {
                 conn.more();

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::{DuplexStream, duplex, split};
 use tokio::sync::mpsc;
 
-use super::{BoxFuture, Connection, Listener, Transport};
+use super::{Arriving, BoxFuture, Connection, Listener, Stream, Transport};
 
 /// Bytes that a direction holds.
 const CAPACITY: usize = 256 * 1024;
@@ -30,12 +30,7 @@ impl MemoryTransport {
 
 fn connection(stream: DuplexStream, peer: &str) -> Connection {
     let (reader, writer) = split(stream);
-    Connection {
-        peer: peer.to_owned(),
-        authenticated: None,
-        reader: Box::new(reader),
-        writer: Box::new(writer),
-    }
+    Connection::new(peer.to_owned(), Stream::new(reader, writer))
 }
 
 impl Transport for MemoryTransport {
@@ -87,10 +82,12 @@ impl Listener for Memory {
         self.address.clone()
     }
 
-    fn accept(&mut self) -> BoxFuture<'_, io::Result<Connection>> {
+    fn accept(&mut self) -> BoxFuture<'_, io::Result<Arriving>> {
         Box::pin(async {
             let accepted = self.accepted.recv().await;
-            accepted.ok_or_else(|| io::ErrorKind::ConnectionAborted.into())
+            let connection = accepted.ok_or(io::ErrorKind::ConnectionAborted)?;
+            let peer = connection.peer.clone();
+            Ok(Arriving::ready(Ok(connection), peer))
         })
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 
 use tokio::net::{TcpListener, TcpStream, lookup_host};
 
-use super::{BoxFuture, Connection, Listener, Transport};
+use super::{Arriving, BoxFuture, Connection, Listener, Stream, Transport};
 
 /// TCP without encryption or authentication: for one machine, and for networks that protect it themselves.
 ///
@@ -51,12 +51,7 @@ impl TcpTransport {
 fn connection(stream: TcpStream, peer: String) -> io::Result<Connection> {
     stream.set_nodelay(true)?;
     let (reader, writer) = stream.into_split();
-    Ok(Connection {
-        peer,
-        authenticated: None,
-        reader: Box::new(reader),
-        writer: Box::new(writer),
-    })
+    Ok(Connection::new(peer, Stream::new(reader, writer)))
 }
 
 impl Transport for TcpTransport {
@@ -89,10 +84,11 @@ impl Listener for Tcp {
         self.address.clone()
     }
 
-    fn accept(&mut self) -> BoxFuture<'_, io::Result<Connection>> {
+    fn accept(&mut self) -> BoxFuture<'_, io::Result<Arriving>> {
         Box::pin(async {
             let (stream, peer) = self.listener.accept().await?;
-            connection(stream, peer.to_string())
+            let peer = peer.to_string();
+            Ok(Arriving::ready(connection(stream, peer.clone()), peer))
         })
     }
 }

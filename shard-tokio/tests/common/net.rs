@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use shard_tokio::transport::{BoxFuture, Connection, Listener};
+use shard_tokio::transport::{Arriving, BoxFuture, Connection, Listener};
 use shard_tokio::{MemoryTransport, Transport};
 use tokio::io::AsyncWrite;
 
@@ -72,10 +72,13 @@ impl Port {
     }
 
     fn wrap(&self, mut connection: Connection) -> Connection {
-        connection.writer = Box::new(Held {
-            inner: connection.writer,
-            line: Arc::clone(&self.line),
-        });
+        for stream in &mut connection.streams {
+            let open = Box::new(tokio::io::sink());
+            stream.writer = Box::new(Held {
+                inner: std::mem::replace(&mut stream.writer, open),
+                line: Arc::clone(&self.line),
+            });
+        }
         connection
     }
 }
@@ -106,8 +109,15 @@ impl Listener for PortListener {
         self.inner.address()
     }
 
-    fn accept(&mut self) -> BoxFuture<'_, io::Result<Connection>> {
-        Box::pin(async { Ok(self.port.wrap(self.inner.accept().await?)) })
+    fn accept(&mut self) -> BoxFuture<'_, io::Result<Arriving>> {
+        Box::pin(async {
+            let arriving = self.inner.accept().await?;
+            let port = self.port.clone();
+            Ok(Arriving {
+                peer: arriving.peer,
+                connection: Box::pin(async move { Ok(port.wrap(arriving.connection.await?)) }),
+            })
+        })
     }
 }
 

@@ -205,6 +205,13 @@ impl Links {
         self.peers.get(peer).is_some_and(|peer| peer.link.is_some())
     }
 
+    /// Whether the connection is attached to its pair.
+    pub(crate) fn is_linked(&self, link: LinkId) -> bool {
+        self.connections
+            .get(link)
+            .is_some_and(|connection| connection.phase == Phase::Up)
+    }
+
     /// Whether a window of the peer is full.
     pub(crate) fn is_congested(&self, peer: PeerSlot) -> bool {
         self.peers.get(peer).is_some_and(|peer| peer.congested)
