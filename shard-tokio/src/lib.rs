@@ -147,54 +147,28 @@
 //! | `postgres` | `store::PostgresStore`: a store in a database, for clusters of several machines. |
 #![allow(clippy::std_instead_of_alloc, reason = "tokio has std")]
 
-mod arrivals;
-mod ask;
-mod body;
-mod builder;
-mod clock;
-pub mod daemon;
-mod driver;
-pub mod durable;
-mod entity;
-mod entity_ref;
-mod entity_type;
-mod error;
-mod faults;
-mod gate;
-mod host;
-mod lease;
-mod message;
-mod node;
-mod queue;
-pub mod reliable;
-pub mod remember;
-mod report;
-mod shared;
-mod status;
 pub mod store;
-mod task;
 pub mod transport;
 
-pub use arrivals::ArrivalStats;
-pub use ask::Answer;
-pub use builder::{Membership, NodeBuilder, Preset};
-pub use entity::{BoxError, Context, Entity, ReplySlot};
-pub use entity_ref::EntityRef;
-pub use entity_type::{EntityType, EntityTypeBuilder};
-pub use error::{AskError, Delivery, LeaveError, NotReady, StartError, TellError, TypeError};
-pub use message::{CodecError, Message, Payload, Raw};
-pub use node::{Member, Node, Stats};
-pub use report::{Reason, Undelivered, UndeliveredReports};
-pub use status::{ShardMap, ShardMapChange, ShardMapChanges};
-pub use store::MemoryStore;
-pub use transport::{Identity, MemoryTransport, Peer, TcpTransport, Transport};
+use std::sync::Arc;
 
-pub use shard_proto as proto;
-pub use shard_proto::coordinator::{KeepShards, StorageMismatch};
-pub use shard_proto::entity::{EntityStats, Passivation, StartRate};
-pub use shard_proto::hash::ShardHash;
-pub use shard_proto::leadership::{Ownership, VotersError};
-pub use shard_proto::membership::{MemberChange, MemberState};
-pub use shard_proto::node::{EntityKey, NodeStats};
-pub use shard_proto::region::RejectReason;
-pub use shard_proto::{Epoch, Home, Incarnation, Leader, NodeId, ShardId, Term, allocation};
+#[doc(inline)]
+pub use shard_adapter::*;
+pub use store::MemoryStore;
+pub use transport::{MemoryTransport, TcpTransport, Transport};
+
+/// Runs nodes on the current runtime of tokio.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tokio;
+
+impl runtime::Runtime for Tokio {
+    fn transport(&self) -> Arc<dyn Transport> {
+        Arc::new(TcpTransport::new())
+    }
+}
+
+/// A node of a cluster, on tokio.
+pub type Node = shard_adapter::Node<Tokio>;
+
+/// Sets up a node on tokio; made by [`Node::builder`].
+pub type NodeBuilder = shard_adapter::NodeBuilder<Tokio>;

@@ -56,6 +56,7 @@ impl Copy {
             collect(repository, Path::new(part), &mut files)?;
         }
         // A workspace of the core alone.
+        files.retain(|path, _| !path.starts_with("shard-proto/adapter"));
         let manifest = files.get_mut(Path::new("Cargo.toml"));
         let manifest = manifest.ok_or_else(|| Failure::run("there is no Cargo.toml"))?;
         *manifest = core_alone(&String::from_utf8_lossy(manifest))?.into_bytes();

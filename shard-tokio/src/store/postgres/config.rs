@@ -8,7 +8,7 @@ use tokio_postgres::{NoTls, Socket};
 
 use super::session::{Dial, With};
 use crate::store::StoreError;
-use crate::store::queue::Limits;
+use shard_adapter::backend::Limits;
 
 /// Settings of a [`PostgresStore`](super::PostgresStore), beyond its URL.
 pub struct PostgresConfig {

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use shard_proto::{Epoch, ShardId};
 use tokio_postgres::types::ToSql;
 
-use crate::store::queue::{Queued, Request};
-use crate::store::{Append, MAX_SENDERS, Save, Sequence, StoreError, check};
+use crate::store::{Append, MAX_SENDERS, Save, Sequence, StoreError};
+use shard_adapter::backend as check;
+use shard_adapter::backend::{Queued, Request};
 
 /// A group ends at so many requests or bytes, whichever comes first. It has one request at least.
 const MOST_REQUESTS: usize = 1024;

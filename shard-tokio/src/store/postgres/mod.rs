@@ -51,9 +51,9 @@ pub use self::config::PostgresConfig;
 use self::reader::Reader;
 use self::session::Door;
 use self::writer::Writer;
-use super::check::Counters;
-use super::queue::{WriteQueue, grouped_store};
 use super::{EntityId, Recorded, Storage, StoreError, StoreStats};
+use shard_adapter::backend::Counters;
+use shard_adapter::backend::{WriteQueue, grouped_store};
 
 /// A store in a PostgreSQL database. Clones share it.
 ///

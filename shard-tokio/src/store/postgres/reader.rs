@@ -12,8 +12,9 @@ use tokio_postgres::types::FromSql;
 
 use super::fault::Fault;
 use super::session::{Ask, Door, Session};
-use crate::store::queue::{Outcome, Request};
-use crate::store::{EntityId, Loaded, Opened, Recorded, Sequence, Snapshot, StoreError, check};
+use crate::store::{EntityId, Loaded, Opened, Recorded, Sequence, Snapshot, StoreError};
+use shard_adapter::backend as check;
+use shard_adapter::backend::{Outcome, Request};
 
 /// A page has no more items than this, whatever the limit.
 const PAGE_ITEMS: i64 = 10_000;

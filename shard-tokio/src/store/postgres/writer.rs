@@ -12,8 +12,8 @@ use super::group::{self, Columns};
 use super::reader::Reader;
 use super::session::{Door, Session};
 use crate::store::StoreError;
-use crate::store::check::Counters;
-use crate::store::queue::{Limits, Outcome, Queued, Request};
+use shard_adapter::backend::Counters;
+use shard_adapter::backend::{Limits, Outcome, Queued, Request};
 
 /// So often a group that was in another one's way is tried.
 const ATTEMPTS: usize = 8;

@@ -132,9 +132,7 @@ impl<E: Entity> EntityType<E> {
     /// The node.
     #[must_use]
     pub fn node(&self) -> Node {
-        Node {
-            running: Arc::clone(&self.running),
-        }
+        Node::of(Arc::clone(&self.running))
     }
 }
 
@@ -158,7 +156,7 @@ impl<E: Entity> fmt::Debug for EntityType<E> {
 
 /// Sets up an entity type; made by [`Node::entity_type`].
 pub struct EntityTypeBuilder<E: Entity> {
-    node: Node,
+    running: Arc<Running>,
     config: TypeConfig,
     shards: u32,
     hash: ShardHash,
@@ -175,13 +173,13 @@ pub struct EntityTypeBuilder<E: Entity> {
 }
 
 impl<E: Entity> EntityTypeBuilder<E> {
-    pub(crate) fn new(node: Node) -> Self {
+    pub(crate) fn new(running: Arc<Running>) -> Self {
         let mut config = TypeConfig::new(E::TYPE);
-        if node.running.preset == Preset::Lan {
+        if running.preset == Preset::Lan {
             config = config.lan();
         }
         Self {
-            node,
+            running,
             config,
             shards: 256,
             hash: ShardHash::Default,
@@ -409,7 +407,7 @@ impl<E: Entity> EntityTypeBuilder<E> {
     /// # Errors
     /// [`TypeError`]: it is started already, its name collides with another's, a setting is wrong, or the node stopped.
     pub async fn start(self) -> Result<EntityType<E>, TypeError> {
-        let node = Arc::clone(&self.node.running.shared);
+        let node = Arc::clone(&self.running.shared);
         let (sender, started) = oneshot::channel();
         let (mut config, mut place) = (self.config, self.place);
         if let Some(store) = &self.remember {
@@ -474,7 +472,7 @@ impl<E: Entity> EntityTypeBuilder<E> {
             let host: Box<dyn Host> = Box::new(TypeHost::new(shared, entities, memory));
             Some(host)
         };
-        self.node.running.shared.command(Command::AddType {
+        self.running.shared.command(Command::AddType {
             name: E::TYPE,
             config,
             strategy: self.strategy,
@@ -483,7 +481,7 @@ impl<E: Entity> EntityTypeBuilder<E> {
         let shared = started.await.unwrap_or(Err(TypeError::Stopped))?;
         Ok(EntityType {
             shared,
-            running: self.node.running,
+            running: self.running,
         })
     }
 }

@@ -1,6 +1,7 @@
 //! The handle of a node.
 
 use core::fmt;
+use core::marker::PhantomData;
 use std::sync::Arc;
 
 use shard_proto::membership::MemberChange;
@@ -17,15 +18,42 @@ use crate::entity::Entity;
 use crate::entity_type::EntityTypeBuilder;
 use crate::error::{LeaveError, StartError};
 use crate::report::{Reason, UndeliveredReports};
+use crate::runtime::Runtime;
 use crate::shared::{Input, NodeShared, lock};
 
 /// A node of a cluster. Cheap to clone; all clones are the same node.
 ///
 /// The node runs until [`Node::leave`] or [`Node::shutdown`], or until the last handle of it and of its entity types is
 /// dropped, which is a shutdown nobody waits for.
-#[derive(Clone)]
-pub struct Node {
-    pub(crate) running: Arc<Running>,
+///
+/// `R` is the [`Runtime`] that it runs on: the crate of an adapter has `Node` as a name for its own.
+pub struct Node<R = Erased> {
+    running: Arc<Running>,
+    runtime: PhantomData<fn() -> R>,
+}
+
+/// The runtime of a node that is reached through one of its [entity types](crate::EntityType::node): the one that it
+/// was started on. No node can be made with it.
+#[derive(Clone, Copy, Debug)]
+pub enum Erased {}
+
+impl<R> Node<R> {
+    pub(crate) fn of(running: Arc<Running>) -> Self {
+        Self {
+            running,
+            runtime: PhantomData,
+        }
+    }
+
+    pub(crate) const fn running(&self) -> &Arc<Running> {
+        &self.running
+    }
+}
+
+impl<R> Clone for Node<R> {
+    fn clone(&self) -> Self {
+        Self::of(Arc::clone(&self.running))
+    }
 }
 
 /// Shuts the node down when the last handle is dropped.
@@ -76,10 +104,10 @@ pub struct Stats {
     pub arrivals: ArrivalStats,
 }
 
-impl Node {
+impl<R: Runtime> Node<R> {
     /// Begins to set up a node of that name, which must be unique in the cluster.
     #[must_use]
-    pub fn builder(name: impl Into<String>) -> NodeBuilder {
+    pub fn builder(name: impl Into<String>) -> NodeBuilder<R> {
         NodeBuilder::new(name.into())
     }
 
@@ -90,11 +118,13 @@ impl Node {
     pub async fn standalone() -> Result<Self, StartError> {
         NodeBuilder::standalone().start().await
     }
+}
 
+impl<R> Node<R> {
     /// Begins to start an entity type here: as a host, or as a [proxy](EntityTypeBuilder::proxy) that only sends.
     #[must_use]
     pub fn entity_type<E: Entity>(&self) -> EntityTypeBuilder<E> {
-        EntityTypeBuilder::new(self.clone())
+        EntityTypeBuilder::new(Arc::clone(&self.running))
     }
 
     /// Its id, made of its name.
@@ -208,7 +238,7 @@ impl Node {
     }
 }
 
-impl fmt::Debug for Node {
+impl<R> fmt::Debug for Node<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Node")
             .field("name", &self.name())

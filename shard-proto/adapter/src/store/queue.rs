@@ -16,17 +16,17 @@ const MAX_MAX_WRITE: usize = 512 * 1024 * 1024;
 
 /// How much may wait.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub struct Limits {
     /// Requests, those being written included.
-    pub(crate) requests: usize,
+    pub requests: usize,
     /// Bytes of all of them.
-    pub(crate) bytes: usize,
+    pub bytes: usize,
     /// Bytes of one.
-    pub(crate) max_write: usize,
+    pub max_write: usize,
 }
 
 impl Limits {
-    pub(crate) const DEFAULT: Self = Self {
+    pub const DEFAULT: Self = Self {
         requests: 4096,
         bytes: MAX_WRITE,
         max_write: MAX_WRITE,
@@ -35,7 +35,7 @@ impl Limits {
 
 /// A request that is done in a transaction.
 #[derive(Debug)]
-pub(crate) enum Request {
+pub enum Request {
     Open {
         entity: EntityId,
         epoch: Epoch,
@@ -111,7 +111,7 @@ impl Request {
 
 /// What a request is answered with when its transaction was committed.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub enum Outcome {
     Done,
     Opened(Opened),
     Loaded(Loaded),
@@ -120,8 +120,8 @@ pub(crate) enum Outcome {
 
 /// A request that waits for its answer.
 #[derive(Debug)]
-pub(crate) struct Queued {
-    pub(crate) request: Request,
+pub struct Queued {
+    pub request: Request,
     answer: oneshot::Sender<Result<Outcome, StoreError>>,
     /// Given back when it is answered.
     _room: OwnedSemaphorePermit,
@@ -129,14 +129,14 @@ pub(crate) struct Queued {
 
 impl Queued {
     /// Nobody may be waiting any more.
-    pub(crate) fn answer(self, result: Result<Outcome, StoreError>) {
+    pub fn answer(self, result: Result<Outcome, StoreError>) {
         let _ = self.answer.send(result);
     }
 }
 
 /// Where requests are put.
 #[derive(Debug)]
-pub(crate) struct WriteQueue {
+pub struct WriteQueue {
     /// `None`: closed.
     sender: Mutex<Option<mpsc::Sender<Queued>>>,
     room: Arc<Semaphore>,
@@ -148,7 +148,7 @@ pub(crate) struct WriteQueue {
 
 impl WriteQueue {
     /// The receiver is for the writer, who takes up to `limits.requests` at once.
-    pub(crate) fn new(limits: Limits, counters: Arc<Counters>) -> (Self, mpsc::Receiver<Queued>) {
+    pub fn new(limits: Limits, counters: Arc<Counters>) -> (Self, mpsc::Receiver<Queued>) {
         let max_write = limits.max_write.clamp(1, MAX_MAX_WRITE);
         let bytes = limits.bytes.clamp(1, u32::MAX as usize);
         let (sender, receiver) = mpsc::channel(limits.requests.clamp(1, Semaphore::MAX_PERMITS));
@@ -163,7 +163,7 @@ impl WriteQueue {
     }
 
     /// Waits for room, then for the answer.
-    pub(crate) async fn write(&self, request: Request) -> Result<Outcome, StoreError> {
+    pub async fn write(&self, request: Request) -> Result<Outcome, StoreError> {
         let result = self.enqueue(request).await;
         if let Err(error) = &result {
             self.counters.refused(error);
@@ -197,7 +197,7 @@ impl WriteQueue {
     }
 
     /// Takes nothing more. What is in the queue is written.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         self.room.close();
         self.sender
             .lock()
@@ -207,28 +207,28 @@ impl WriteQueue {
 }
 
 impl Outcome {
-    pub(crate) fn done(self) -> Result<(), StoreError> {
+    pub fn done(self) -> Result<(), StoreError> {
         match self {
             Self::Done => Ok(()),
             other => Err(other.mixed_up()),
         }
     }
 
-    pub(crate) fn opened(self) -> Result<Opened, StoreError> {
+    pub fn opened(self) -> Result<Opened, StoreError> {
         match self {
             Self::Opened(opened) => Ok(opened),
             other => Err(other.mixed_up()),
         }
     }
 
-    pub(crate) fn loaded(self) -> Result<Loaded, StoreError> {
+    pub fn loaded(self) -> Result<Loaded, StoreError> {
         match self {
             Self::Loaded(loaded) => Ok(loaded),
             other => Err(other.mixed_up()),
         }
     }
 
-    pub(crate) fn ids(self) -> Result<Vec<Box<str>>, StoreError> {
+    pub fn ids(self) -> Result<Vec<Box<str>>, StoreError> {
         match self {
             Self::Ids(ids) => Ok(ids),
             other => Err(other.mixed_up()),
@@ -242,7 +242,7 @@ impl Outcome {
 }
 
 /// Asks the writer, and takes what it has to say.
-pub(super) fn grouped<T: Send + 'static>(
+pub fn grouped<T: Send + 'static>(
     queue: &WriteQueue,
     request: Request,
     take: fn(Outcome) -> Result<T, StoreError>,
@@ -251,18 +251,19 @@ pub(super) fn grouped<T: Send + 'static>(
 }
 
 /// Journal, store and memory of a type whose writes go through its `queue()`, and whose `events` are read beside it.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! grouped_store {
     ($store:ty) => {
         const _: () = {
             use std::sync::Arc;
 
-            use shard_proto::{Epoch, ShardId};
-
-            use $crate::store::queue::{Outcome, Request, grouped};
+            use $crate::backend::{Outcome, Request, grouped};
             use $crate::store::{
                 Append, EntityId, Journal, Loaded, Opened, Recorded, Remember, Save, Store,
                 StoreFuture,
             };
+            use $crate::{Epoch, ShardId};
 
             impl Journal for $store {
                 fn open(&self, entity: EntityId, epoch: Epoch) -> StoreFuture<'_, Opened> {
@@ -361,8 +362,6 @@ macro_rules! grouped_store {
         };
     };
 }
-pub(super) use grouped_store;
-
 #[cfg(test)]
 mod tests {
     use super::*;

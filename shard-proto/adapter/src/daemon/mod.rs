@@ -211,7 +211,7 @@ impl fmt::Debug for Daemons {
 
 /// Sets up workers; made by [`Node::daemons`].
 pub struct DaemonsBuilder<D: Daemon> {
-    node: Node,
+    running: Arc<Running>,
     config: TypeConfig,
     name: &'static str,
     count: u32,
@@ -269,7 +269,7 @@ impl<D: Daemon> DaemonsBuilder<D> {
     /// # Errors
     /// [`TypeError`]: the name is taken by an entity type or other workers, a setting is wrong, or the node stopped.
     pub async fn start(self) -> Result<Daemons, TypeError> {
-        let node = Arc::clone(&self.node.running.shared);
+        let node = Arc::clone(&self.running.shared);
         let (sender, started) = oneshot::channel();
         let (name, count, max, make) = (self.name, self.count, self.max, self.make);
         let entities = EntityConfig::new()
@@ -303,7 +303,7 @@ impl<D: Daemon> DaemonsBuilder<D> {
                 Box::new(DaemonHost::new(group, core, max, make));
             Some(host)
         };
-        self.node.running.shared.command(Command::AddType {
+        self.running.shared.command(Command::AddType {
             name,
             config: self
                 .config
@@ -315,7 +315,7 @@ impl<D: Daemon> DaemonsBuilder<D> {
         let group = started.await.unwrap_or(Err(TypeError::Stopped))?;
         Ok(Daemons {
             group,
-            running: self.node.running,
+            running: self.running,
         })
     }
 }
@@ -330,7 +330,7 @@ impl<D: Daemon> fmt::Debug for DaemonsBuilder<D> {
     }
 }
 
-impl Node {
+impl<R> Node<R> {
     /// Begins to start workers that are always there: `count` of them in the whole cluster, whichever nodes it has, made by
     /// `make` from their index. Every node that runs some, or may lead, says the same. See [`daemon`](crate::daemon).
     #[must_use]
@@ -341,11 +341,11 @@ impl Node {
         make: impl Fn(u32) -> D + Send + Sync + 'static,
     ) -> DaemonsBuilder<D> {
         let mut config = TypeConfig::new(name).with_buffer(64);
-        if self.running.preset == Preset::Lan {
+        if self.running().preset == Preset::Lan {
             config = config.lan();
         }
         DaemonsBuilder {
-            node: self.clone(),
+            running: Arc::clone(self.running()),
             config: config.with_buffer_per_shard(64),
             name,
             count,

@@ -44,7 +44,7 @@ use std::thread;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::check::Counters;
-use super::queue::{Limits, WriteQueue, grouped_store};
+use super::queue::{Limits, WriteQueue};
 use super::{EntityId, Recorded, Storage, StoreError, StoreStats};
 use reader::Read;
 
@@ -304,4 +304,4 @@ impl SqliteStore {
     }
 }
 
-grouped_store!(SqliteStore);
+crate::grouped_store!(SqliteStore);

@@ -12,7 +12,7 @@ const OVERHEAD: usize = 64;
 const ITEM: usize = 32;
 
 /// Refuses an epoch below the highest one seen.
-pub(crate) fn fence(seen: Epoch, given: Epoch) -> Result<(), StoreError> {
+pub fn fence(seen: Epoch, given: Epoch) -> Result<(), StoreError> {
     if given < seen {
         return Err(StoreError::Fenced { seen, given });
     }
@@ -20,7 +20,7 @@ pub(crate) fn fence(seen: Epoch, given: Epoch) -> Result<(), StoreError> {
 }
 
 /// Refuses what is not the number after `last`.
-pub(crate) fn next(last: u64, given: u64) -> Result<(), StoreError> {
+pub fn next(last: u64, given: u64) -> Result<(), StoreError> {
     let expected = last.saturating_add(1);
     if given != expected {
         return Err(StoreError::Sequence { expected, given });
@@ -29,7 +29,7 @@ pub(crate) fn next(last: u64, given: u64) -> Result<(), StoreError> {
 }
 
 /// Refuses a snapshot of what is not there yet, and one that is older than the one there is.
-pub(crate) fn snapshot(last_seq: u64, present: Option<u64>, given: u64) -> Result<(), StoreError> {
+pub fn snapshot(last_seq: u64, present: Option<u64>, given: u64) -> Result<(), StoreError> {
     let lowest = present.unwrap_or(0);
     if given > last_seq || given < lowest {
         let expected = if given < lowest { lowest } else { last_seq };
@@ -39,41 +39,41 @@ pub(crate) fn snapshot(last_seq: u64, present: Option<u64>, given: u64) -> Resul
 }
 
 /// Refuses names that are too long.
-pub(crate) fn names(entity_type: &str, id: &str) -> Result<(), StoreError> {
+pub fn names(entity_type: &str, id: &str) -> Result<(), StoreError> {
     for name in [entity_type, id] {
         size(name.len(), MAX_NAME)?;
     }
     Ok(())
 }
 
-pub(crate) fn size(size: usize, limit: usize) -> Result<(), StoreError> {
+pub fn size(size: usize, limit: usize) -> Result<(), StoreError> {
     if size > limit {
         return Err(StoreError::TooLarge { size, limit });
     }
     Ok(())
 }
 
-pub(crate) fn entity_size(entity: &EntityId) -> usize {
+pub fn entity_size(entity: &EntityId) -> usize {
     OVERHEAD + entity.entity_type.len() + entity.id.len()
 }
 
-pub(crate) fn append_size(append: &Append) -> usize {
+pub fn append_size(append: &Append) -> usize {
     let events: usize = append.events.iter().map(|event| ITEM + event.len()).sum();
     entity_size(&append.entity).saturating_add(events)
 }
 
-pub(crate) fn save_size(save: &Save) -> usize {
+pub fn save_size(save: &Save) -> usize {
     entity_size(&save.entity).saturating_add(save.state.as_ref().map_or(0, Vec::len))
 }
 
-pub(crate) fn changes_size(entity_type: &str, changes: &[(Box<str>, bool)]) -> usize {
+pub fn changes_size(entity_type: &str, changes: &[(Box<str>, bool)]) -> usize {
     let ids: usize = changes.iter().map(|(id, _)| ITEM + id.len()).sum();
     (OVERHEAD + entity_type.len()).saturating_add(ids)
 }
 
 /// What [`StoreStats`] is made from.
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
+pub struct Counters {
     transactions: AtomicU64,
     writes: AtomicU64,
     largest_group: AtomicU64,
@@ -85,14 +85,14 @@ pub(crate) struct Counters {
 
 impl Counters {
     /// One transaction was committed, with so many requests in it.
-    pub(crate) fn committed(&self, writes: usize) {
+    pub fn committed(&self, writes: usize) {
         let writes = writes as u64;
         self.transactions.fetch_add(1, Ordering::Relaxed);
         self.writes.fetch_add(writes, Ordering::Relaxed);
         self.largest_group.fetch_max(writes, Ordering::Relaxed);
     }
 
-    pub(crate) fn refused(&self, error: &StoreError) {
+    pub fn refused(&self, error: &StoreError) {
         let counter = match error {
             StoreError::Fenced { .. } => &self.fenced,
             StoreError::Sequence { .. } => &self.out_of_sequence,
@@ -102,7 +102,7 @@ impl Counters {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn stats(&self) -> StoreStats {
+    pub fn stats(&self) -> StoreStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         StoreStats {
             transactions: read(&self.transactions),

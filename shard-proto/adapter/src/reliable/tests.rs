@@ -92,7 +92,7 @@ async fn written(store: &MemoryStore, id: &str) -> Vec<u64> {
 
 #[tokio::test]
 async fn each_message_is_written_once_whenever_the_entity_fails() {
-    let node = Node::standalone().await.unwrap();
+    let node = Node::<crate::runtime::Test>::standalone().await.unwrap();
     let store = MemoryStore::new();
     let random = Arc::new(AtomicU64::new(7));
     let made = store.clone();

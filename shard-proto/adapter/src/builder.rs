@@ -16,8 +16,9 @@ use crate::driver::Driver;
 use crate::error::StartError;
 use crate::lease::Lease;
 use crate::node::{Node, Running};
+use crate::runtime::Runtime;
 use crate::shared::NodeShared;
-use crate::transport::{TcpTransport, Transport};
+use crate::transport::Transport;
 
 /// Bytes of a data frame's body that are not id and message.
 const FRAME_OVERHEAD: usize = 64;
@@ -49,7 +50,7 @@ pub enum Membership {
 }
 
 /// Sets up a node; made by [`Node::builder`].
-pub struct NodeBuilder {
+pub struct NodeBuilder<R> {
     name: String,
     listen: Option<String>,
     advertise: Option<String>,
@@ -63,16 +64,17 @@ pub struct NodeBuilder {
     bootstrap: Option<bool>,
     may_lead: bool,
     incarnation: Option<Incarnation>,
-    transport: Arc<dyn Transport>,
+    transport: Option<Arc<dyn Transport>>,
     down_after: Duration,
     leave_deadline: Option<Duration>,
     max_frame: u32,
     max_nodes: Option<u16>,
     window: Option<(u32, u32)>,
     arrivals: ArrivalLimits,
+    runtime: R,
 }
 
-impl NodeBuilder {
+impl<R: Runtime> NodeBuilder<R> {
     pub(crate) fn new(name: String) -> Self {
         Self {
             name,
@@ -88,13 +90,14 @@ impl NodeBuilder {
             bootstrap: None,
             may_lead: true,
             incarnation: None,
-            transport: Arc::new(TcpTransport::new()),
+            transport: None,
             down_after: Duration::from_secs(10),
             leave_deadline: None,
             max_frame: 1 << 20,
             max_nodes: None,
             window: None,
             arrivals: ArrivalLimits::new(),
+            runtime: R::default(),
         }
     }
 
@@ -173,7 +176,7 @@ impl NodeBuilder {
 
     /// Roles of this node, at most four; entity types can be limited to one.
     #[must_use]
-    pub fn roles<R: Into<String>>(mut self, roles: impl IntoIterator<Item = R>) -> Self {
+    pub fn roles<N: Into<String>>(mut self, roles: impl IntoIterator<Item = N>) -> Self {
         self.roles = roles.into_iter().map(Into::into).collect();
         self
     }
@@ -206,10 +209,11 @@ impl NodeBuilder {
         self
     }
 
-    /// How nodes reach each other. Default: [`TcpTransport::new`], which takes loopback addresses only.
+    /// How nodes reach each other. Default: the adapter's `TcpTransport::new`, which takes loopback addresses
+    /// only.
     #[must_use]
     pub fn transport(mut self, transport: impl Transport) -> Self {
-        self.transport = Arc::new(transport);
+        self.transport = Some(Arc::new(transport));
         self
     }
 
@@ -338,12 +342,14 @@ impl NodeBuilder {
     /// # Errors
     /// [`StartError`]: the address is in use or not allowed, or a setting cannot work. Seeds that cannot be reached are
     /// no error: they are dialled again and again, with warnings in the log.
-    pub async fn start(self) -> Result<Node, StartError> {
+    pub async fn start(self) -> Result<Node<R>, StartError> {
         let ownership = self.entitled_by()?;
+        let transport = self.transport.clone();
+        let transport = transport.unwrap_or_else(|| self.runtime.transport());
         let listener = match &self.listen {
             None => None,
             Some(address) => {
-                let listening = self.transport.listen(address).await;
+                let listening = transport.listen(address).await;
                 Some(listening.map_err(|error| listen_error(address, error))?)
             }
         };
@@ -379,18 +385,16 @@ impl NodeBuilder {
             let arrivals = Arc::clone(&shared.arrivals);
             tokio::spawn(accept(listener, arrivals, Arc::clone(&shared)));
         }
-        let driver = Driver::new(core, Arc::clone(&shared), self.transport);
+        let driver = Driver::new(core, Arc::clone(&shared), transport);
         tokio::spawn(driver.run());
-        Ok(Node {
-            running: Arc::new(Running {
-                shared,
-                preset: self.preset,
-            }),
-        })
+        Ok(Node::of(Arc::new(Running {
+            shared,
+            preset: self.preset,
+        })))
     }
 }
 
-impl fmt::Debug for NodeBuilder {
+impl<R> fmt::Debug for NodeBuilder<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NodeBuilder")
             .field("name", &self.name)

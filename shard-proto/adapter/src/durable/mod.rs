@@ -79,7 +79,7 @@ pub type KeptType<D> = EntityType<Kept<D>>;
 /// Events between two snapshots, unless told otherwise.
 const SNAPSHOT_EVERY: u64 = 100;
 
-impl Node {
+impl<R> Node<R> {
     /// Begins to start a type of event sourced entities here, which keep their events in `journal`: a backend, or an
     /// `Arc<dyn Journal>`. Every node must open the same one.
     #[must_use]
@@ -90,7 +90,7 @@ impl Node {
         let (storage, place) = (journal.id(), journal.describe());
         let setup = Arc::new(Setup {
             name: E::TYPE.into(),
-            counters: self.running.shared.durable(E::TYPE),
+            counters: self.running().shared.durable(E::TYPE),
             store: journal,
         });
         let setup: Arc<Setup<dyn Journal>> = setup;
@@ -106,7 +106,7 @@ impl Node {
         let (storage, place) = (store.id(), store.describe());
         let setup = Arc::new(Setup {
             name: D::TYPE.into(),
-            counters: self.running.shared.durable(D::TYPE),
+            counters: self.running().shared.durable(D::TYPE),
             store,
         });
         let setup: Arc<Setup<dyn Store>> = setup;
