@@ -450,3 +450,139 @@ async fn a_tracked_message_without_a_number_is_refused_and_counted() {
     })
     .await;
 }
+
+/// Counts who still holds it.
+struct Nobody;
+
+impl std::task::Wake for Nobody {
+    fn wake(self: Arc<Self>) {}
+}
+
+/// Callers that give up waiting leave nothing behind, while nothing is acknowledged for whoever knows how long.
+#[tokio::test]
+async fn who_stops_waiting_is_forgotten() {
+    within(60, "the callers", async {
+        let node = Node::standalone().await.unwrap();
+        let stuck = node.entity_type::<Stuck>().start().await.unwrap();
+        for config in [
+            ReliableConfig::new().with_window(1),
+            ReliableConfig::new().with_max_messages(1),
+        ] {
+            let sender = ReliableSender::new(&stuck, config);
+            let entity = sender.entity("a");
+            sender.tell(&entity, 1_u64).await.unwrap();
+            let nobody = Arc::new(Nobody);
+            let waker = std::task::Waker::from(Arc::clone(&nobody));
+            let mut cx = std::task::Context::from_waker(&waker);
+            for _ in 0..100 {
+                let mut tell = Box::pin(sender.tell(&entity, 2_u64));
+                assert!(tell.as_mut().poll(&mut cx).is_pending());
+                let mut flush = Box::pin(sender.flush());
+                assert!(flush.as_mut().poll(&mut cx).is_pending());
+            }
+            drop(waker);
+            assert_eq!(Arc::strong_count(&nobody), 1);
+        }
+        node.shutdown().await;
+    })
+    .await;
+}
+
+/// More callers than there are places, some of which stop waiting: the others all get their turn.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everybody_who_waits_gets_a_turn() {
+    within(60, "the callers", async {
+        let node = Node::standalone().await.unwrap();
+        let stuck = node.entity_type::<Stuck>().start().await.unwrap();
+        for config in [
+            ReliableConfig::new().with_window(2),
+            ReliableConfig::new().with_max_messages(2),
+            ReliableConfig::new().with_max_bytes(2),
+        ] {
+            let sender = ReliableSender::new(&stuck, config);
+            let mut callers = tokio::task::JoinSet::new();
+            for caller in 0..200_u64 {
+                let sender = sender.clone();
+                callers.spawn(async move {
+                    let entity = sender.entity(format!("free-{}", caller % 3));
+                    let mut n = 0;
+                    while n < 20 {
+                        let tell = sender.tell(&entity, 1_u64);
+                        let patience = Duration::from_micros(caller % 4 * 100);
+                        let told = if caller % 4 == 0 {
+                            Ok(tell.await)
+                        } else {
+                            tokio::time::timeout(patience, tell).await
+                        };
+                        n += 1;
+                        if let Ok(told) = told {
+                            told.unwrap();
+                        }
+                    }
+                });
+            }
+            callers.join_all().await;
+            sender.flush().await.unwrap();
+        }
+        node.shutdown().await;
+    })
+    .await;
+}
+
+/// Whoever sends first may be on a runtime that ends: what it sent is sent on.
+#[test]
+fn what_was_told_on_another_runtime_outlives_it() {
+    let runtime = || {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap()
+    };
+    let (here, foreign) = (runtime(), runtime());
+    let (node, stuck) = here.block_on(async {
+        let node = Node::standalone().await.unwrap();
+        let stuck = node.entity_type::<Stuck>().start().await.unwrap();
+        (node, stuck)
+    });
+    let sender = ReliableSender::new(&stuck, ReliableConfig::new());
+    let gate = Arc::clone(&*GATE);
+    let closed = here.block_on(gate.acquire_owned()).unwrap();
+    foreign.block_on(async {
+        let entity = sender.entity("gated");
+        for n in 0..10_u64 {
+            sender.tell(&entity, n).await.unwrap();
+        }
+    });
+    drop(foreign);
+    drop(closed);
+    here.block_on(within(60, "the rest", async {
+        sender.flush().await.unwrap();
+        assert_eq!(sender.stats().acknowledged, 10);
+        node.shutdown().await;
+    }));
+}
+
+/// Handles a message when it may: never, at once, or when the gate is open.
+struct Stuck;
+
+static GATE: std::sync::LazyLock<Arc<tokio::sync::Semaphore>> =
+    std::sync::LazyLock::new(|| Arc::new(tokio::sync::Semaphore::new(1)));
+
+impl Entity for Stuck {
+    const TYPE: &'static str = "stuck";
+    type Message = u64;
+    type Reply = ();
+
+    fn create(_id: &str) -> Self {
+        Self
+    }
+
+    async fn handle(&mut self, _: u64, cx: &mut Context<'_, Self>) {
+        match cx.id() {
+            "gated" => drop(GATE.acquire().await),
+            "a" => std::future::pending().await,
+            _ => {}
+        }
+    }
+}

@@ -16,6 +16,7 @@ use shard_proto::hash::ShardHash;
 use shard_proto::node::{EntityKey, NodeStats, ReplyTo, TypeIndex, Weight};
 use shard_proto::{Epoch, Incarnation, Instant, Leader, NodeId, ShardId};
 
+use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use crate::arrivals::Arrivals;
@@ -76,6 +77,8 @@ pub(crate) struct NodeShared {
     pub(crate) inbox: Queue<Input>,
     pub(crate) clock: Clock,
     pub(crate) lease: Lease,
+    /// Where the node's tasks run, whoever starts them.
+    pub(crate) runtime: Handle,
     pub(crate) arrivals: Arc<Arrivals>,
     /// The clock as of the last tick, in microseconds: askers need no finer one.
     coarse: AtomicU64,
@@ -94,6 +97,7 @@ pub(crate) struct NodeShared {
 }
 
 impl NodeShared {
+    /// Within the runtime of the node.
     pub(crate) fn new(
         me: NodeId,
         name: String,
@@ -110,6 +114,7 @@ impl NodeShared {
             inbox: Queue::new(),
             clock,
             lease,
+            runtime: Handle::current(),
             arrivals: Arc::new(arrivals),
             coarse: AtomicU64::new(clock.now().as_micros()),
             reports: Reports::default(),

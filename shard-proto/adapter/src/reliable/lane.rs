@@ -32,7 +32,9 @@ pub(super) fn start<E: Entity>(sending: &Arc<Sending>, entity: &EntityRef<E>) {
         width: sending.window(),
         pause: FIRST_PAUSE,
     };
-    let task = tokio::spawn(lane.run()).abort_handle();
+    // The caller's runtime may end before the messages are acknowledged.
+    let runtime = &entity.shared.node.runtime;
+    let task = runtime.spawn(lane.run()).abort_handle();
     sending.started(&entity.key, task);
 }
 

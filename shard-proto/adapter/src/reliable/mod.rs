@@ -52,8 +52,6 @@ mod state;
 mod tag;
 
 use core::fmt;
-use core::future::poll_fn;
-use core::task::{Context, Poll};
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -202,8 +200,8 @@ impl<E: Entity> ReliableSender<E> {
         EntityRef::new(Arc::clone(&self.shared), id.as_ref())
     }
 
-    /// Sends a message: returns when it is kept, and its number is given; waits while as many are kept as may be. Call
-    /// it within the node's runtime. Dropping the future before it returns takes the message back.
+    /// Sends a message: returns when it is kept, and its number is given; waits while as many are kept as may be. It
+    /// may be called on any runtime: the node's sends. Dropping the future before it returns takes the message back.
     ///
     /// # Errors
     /// [`TellError::Codec`], [`TellError::TooLarge`], [`TellError::Stopped`]; the message was not taken.
@@ -220,7 +218,12 @@ impl<E: Entity> ReliableSender<E> {
     /// # Errors
     /// Some were given up since a flush told so last.
     pub async fn flush(&self) -> Result<(), GivenUp> {
-        poll_fn(|cx| self.guard.0.poll_flushed(cx)).await
+        loop {
+            match self.guard.0.flushed() {
+                Ok(result) => return result,
+                Err(turn) => turn.await,
+            }
+        }
     }
 
     /// What it counted until now.
@@ -244,21 +247,25 @@ pub(crate) async fn tell<E: Entity>(
     }
     let sending = &guard.0;
     let mut body = Some(body);
-    let accepted = poll_fn(|cx: &mut Context<'_>| {
+    let mut waited = false;
+    let accepted = loop {
         if entity.shared.has_stopped() {
-            return Poll::Ready(false);
+            break false;
         }
-        match sending.accept(cx, &entity.key, &mut body) {
-            Accept::Taken => Poll::Ready(true),
+        match sending.accept(&entity.key, &mut body) {
+            Accept::Taken => break true,
             Accept::First => {
                 lane::start(sending, entity);
-                Poll::Ready(true)
+                break true;
             }
-            Accept::Wait => Poll::Pending,
-            Accept::Closed => Poll::Ready(false),
+            Accept::Wait(turn) => turn.await,
+            Accept::Closed => break false,
         }
-    })
-    .await;
+        waited = true;
+    };
+    if waited {
+        sending.pass_on();
+    }
     if accepted {
         Ok(())
     } else {

@@ -1,12 +1,15 @@
 //! What a sender keeps.
 
 use core::mem;
+use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, Weak};
 
 use shard_proto::node::EntityKey;
+use tokio::sync::Notify;
+use tokio::sync::futures::OwnedNotified;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
@@ -31,6 +34,9 @@ pub(crate) struct Sending {
     pub(super) deadline: Option<Duration>,
     /// Waits for acknowledgements.
     pub(super) pool: Arc<Pool<u64>>,
+    /// For callers that wait until fewer messages are kept.
+    room: Arc<Notify>,
+    flushed: Arc<Notify>,
     state: Mutex<State>,
 }
 
@@ -42,9 +48,6 @@ struct State {
     stats: ReliableStats,
     /// What nobody was told yet.
     given_up: Option<GivenUp>,
-    /// Callers that wait until fewer messages are kept.
-    waiters: Vec<Waker>,
-    flushers: Vec<Waker>,
     closed: bool,
 }
 
@@ -59,7 +62,8 @@ struct Lane {
     task: Option<AbortHandle>,
     /// The task, if it waits for more to send.
     idle: Option<Waker>,
-    waiters: Vec<Waker>,
+    /// For callers that wait until fewer of its messages are kept, once there was one.
+    room: Option<Arc<Notify>>,
 }
 
 struct Kept {
@@ -72,10 +76,13 @@ pub(super) enum Accept {
     Taken,
     /// Taken, and nothing sends it yet.
     First,
-    /// The caller is woken when it may try again.
-    Wait,
+    /// Try again after it.
+    Wait(Turn),
     Closed,
 }
+
+/// A caller's place in a line, which is left when it is dropped, at the same cost however long the line is.
+pub(super) type Turn = Pin<Box<OwnedNotified>>;
 
 /// What a lane should do next.
 pub(super) enum More {
@@ -97,6 +104,8 @@ impl Guard {
             timeout: config.timeout.unwrap_or(shared.limits.ask_timeout),
             deadline: config.deadline,
             pool,
+            room: Arc::default(),
+            flushed: Arc::default(),
             state: Mutex::new(State {
                 floor: 1,
                 ..State::default()
@@ -110,26 +119,22 @@ impl Drop for Guard {
         let mut state = lock(&self.0.state);
         state.closed = true;
         let lanes = mem::take(&mut state.lanes);
-        let waiters = mem::take(&mut state.waiters);
         drop(state);
-        waiters.into_iter().for_each(Waker::wake);
+        self.0.room.notify_waiters();
         for lane in lanes.into_values() {
             if let Some(task) = lane.task {
                 task.abort();
             }
-            lane.waiters.into_iter().for_each(Waker::wake);
+            if let Some(room) = lane.room {
+                room.notify_waiters();
+            }
         }
     }
 }
 
 impl Sending {
     /// Takes a message over, if there is room.
-    pub(super) fn accept(
-        &self,
-        cx: &Context<'_>,
-        key: &EntityKey,
-        body: &mut Option<Encoded>,
-    ) -> Accept {
+    pub(super) fn accept(&self, key: &EntityKey, body: &mut Option<Encoded>) -> Accept {
         let mut state = lock(&self.state);
         let state = &mut *state;
         if state.closed {
@@ -140,15 +145,13 @@ impl Sending {
         if let Some(lane) = lane
             && lane.kept.len() >= self.window
         {
-            wait(&mut lane.waiters, cx);
-            return Accept::Wait;
+            return Accept::Wait(line_up(lane.room.get_or_insert_default()));
         }
         let stats = &mut state.stats;
         let crowded = stats.unacknowledged >= self.max_messages
             || (stats.bytes.saturating_add(size) > self.max_bytes && stats.unacknowledged > 0);
         if crowded {
-            wait(&mut state.waiters, cx);
-            return Accept::Wait;
+            return Accept::Wait(line_up(&self.room));
         }
         let Some(body) = body.take() else {
             return Accept::Closed;
@@ -170,11 +173,16 @@ impl Sending {
             kept: VecDeque::from([kept]),
             task: None,
             idle: None,
-            waiters: Vec::new(),
+            room: None,
         };
         // The caller's key may lie in a buffer that somebody read.
         state.lanes.insert(EntityKey::new(key.as_bytes()), lane);
         Accept::First
+    }
+
+    /// Lets the next one in line try: for somebody who waited, and took less than there was room for.
+    pub(super) fn pass_on(&self) {
+        self.room.notify_one();
     }
 
     /// The lane of the entity has a task.
@@ -226,8 +234,8 @@ impl Sending {
         state.floor = state.floor.max(base);
         let lane = state.lanes.remove(key);
         drop(state);
-        for waiter in lane.into_iter().flat_map(|lane| lane.waiters) {
-            waiter.wake();
+        if let Some(room) = lane.and_then(|lane| lane.room) {
+            room.notify_waiters();
         }
         Poll::Ready(More::Over)
     }
@@ -264,9 +272,16 @@ impl Sending {
         )
     }
 
-    /// Gives up all of an entity's.
+    /// Gives up all of an entity's, for good: whoever waits is to see that.
     pub(super) fn give_up_all(&self, key: &EntityKey, error: &AskError) {
         self.remove(key, |lane| lane.kept.len(), Some(error));
+        let state = lock(&self.state);
+        let room = state.lanes.get(key).and_then(|lane| lane.room.clone());
+        drop(state);
+        if let Some(room) = room {
+            room.notify_waiters();
+        }
+        self.room.notify_waiters();
     }
 
     fn remove(
@@ -283,7 +298,7 @@ impl Sending {
         if count == 0 {
             return 0;
         }
-        let mut wake = mem::take(&mut lane.waiters);
+        let room = lane.room.clone();
         lane.base += count as u64;
         lane.sent = lane.sent.max(lane.base);
         let gone: Vec<_> = lane.kept.drain(..count).collect();
@@ -302,22 +317,28 @@ impl Sending {
         } else {
             stats.acknowledged += messages;
         }
-        wake.append(&mut state.waiters);
-        if state.stats.unacknowledged == 0 {
-            wake.append(&mut state.flushers);
-        }
+        let flushed = state.stats.unacknowledged == 0;
         drop(state);
-        wake.into_iter().for_each(Waker::wake);
+        // As many as there are places: all of a long line would come for nothing, each time.
+        for _ in 0..count {
+            if let Some(room) = &room {
+                room.notify_one();
+            }
+            self.room.notify_one();
+        }
+        if flushed {
+            self.flushed.notify_waiters();
+        }
         count
     }
 
-    pub(super) fn poll_flushed(&self, cx: &Context<'_>) -> Poll<Result<(), GivenUp>> {
+    /// What became of all, or until when to wait for that.
+    pub(super) fn flushed(&self) -> Result<Result<(), GivenUp>, Turn> {
         let mut state = lock(&self.state);
         if state.stats.unacknowledged > 0 {
-            wait(&mut state.flushers, cx);
-            return Poll::Pending;
+            return Err(line_up(&self.flushed));
         }
-        Poll::Ready(state.given_up.take().map_or(Ok(()), Err))
+        Ok(state.given_up.take().map_or(Ok(()), Err))
     }
 
     pub(super) fn stats(&self) -> ReliableStats {
@@ -334,9 +355,9 @@ impl Sending {
     }
 }
 
-/// Each waiter once.
-fn wait(waiters: &mut Vec<Waker>, cx: &Context<'_>) {
-    if !waiters.iter().any(|waker| waker.will_wake(cx.waker())) {
-        waiters.push(cx.waker().clone());
-    }
+/// Under the lock: whatever happens after that wakes it.
+fn line_up(line: &Arc<Notify>) -> Turn {
+    let mut turn = Box::pin(Arc::clone(line).notified_owned());
+    turn.as_mut().enable();
+    turn
 }
