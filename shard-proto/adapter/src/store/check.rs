@@ -67,8 +67,13 @@ pub fn save_size(save: &Save) -> usize {
 }
 
 pub fn changes_size(entity_type: &str, changes: &[(Box<str>, bool)]) -> usize {
-    let ids: usize = changes.iter().map(|(id, _)| ITEM + id.len()).sum();
-    (OVERHEAD + entity_type.len()).saturating_add(ids)
+    let ids = changes.iter().map(|(id, _)| &**id);
+    (OVERHEAD + entity_type.len()).saturating_add(ids_size(ids))
+}
+
+/// Of a list of ids.
+pub(crate) fn ids_size<'a>(ids: impl Iterator<Item = &'a str>) -> usize {
+    ids.map(|id| ITEM + id.len()).sum()
 }
 
 /// What [`StoreStats`] is made from.

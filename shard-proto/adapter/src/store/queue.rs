@@ -207,6 +207,20 @@ impl WriteQueue {
 }
 
 impl Outcome {
+    /// Bytes that it holds.
+    pub fn size(&self) -> usize {
+        match self {
+            Self::Done => 0,
+            Self::Opened(Opened {
+                snapshot, senders, ..
+            }) => snapshot.as_ref().map_or(0, |it| it.state.len()) + size_of_val(&**senders),
+            Self::Loaded(Loaded { state, senders, .. }) => {
+                state.as_ref().map_or(0, Vec::len) + size_of_val(&**senders)
+            }
+            Self::Ids(ids) => check::ids_size(ids.iter().map(|id| &**id)),
+        }
+    }
+
     pub fn done(self) -> Result<(), StoreError> {
         match self {
             Self::Done => Ok(()),

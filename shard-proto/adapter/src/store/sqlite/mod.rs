@@ -98,7 +98,8 @@ impl SqliteConfig {
     }
 
     /// How many requests may wait to be written, and how many bytes; beyond it callers wait for room. Default: 4096 and
-    /// 64 MiB. It is also the most that one transaction holds.
+    /// 64 MiB. It is also the most that one transaction writes; one that reads ends
+    /// with the value that makes it as many bytes.
     #[must_use]
     pub const fn with_queue(mut self, requests: usize, bytes: usize) -> Self {
         self.limits.requests = requests;

@@ -11,7 +11,7 @@ use shard_proto::{Epoch, ShardId};
 
 use super::*;
 use crate::store::queue::Request;
-use crate::store::{Append, Journal, Remember};
+use crate::store::{Append, Journal, Remember, Save, Store};
 
 /// A folder of its own, gone with this.
 struct Folder(PathBuf);
@@ -254,6 +254,48 @@ async fn what_is_corrupt_fails_alone() {
     }
     corrupt(load.await.unwrap(), "utf-8");
     assert_eq!(store.stats().writes - before.writes, WAITING);
+}
+
+/// What was read waits for the end of its transaction: not as many values as may be asked for at once.
+#[tokio::test]
+async fn a_transaction_ends_when_it_holds_as_many_bytes_as_may_be() {
+    const VALUES: u64 = 40;
+    let folder = Folder::new();
+    let config = SqliteConfig::new().with_queue(1000, 8000);
+    let store = SqliteStore::open_with(folder.file(), config).await.unwrap();
+    let epoch = Epoch::from_bits(1);
+    for n in 0..VALUES {
+        let save = Save {
+            entity: entity(&n.to_string()),
+            epoch,
+            revision: 1,
+            state: Some(vec![n as u8; 1000]),
+            sequence: None,
+        };
+        store.save(save).await.unwrap();
+    }
+    let before = store.stats();
+    let other = folder.connection();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let loads: Vec<_> = (0..VALUES)
+        .map(|n| {
+            let store = store.clone();
+            tokio::spawn(async move { Store::load(&store, entity(&n.to_string()), epoch).await })
+        })
+        .collect();
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    other.execute_batch("COMMIT").unwrap();
+    for (n, load) in (0..VALUES).zip(loads) {
+        let loaded = load.await.unwrap().unwrap();
+        assert_eq!(loaded.state, Some(vec![n as u8; 1000]));
+    }
+    let after = store.stats();
+    assert_eq!(after.writes - before.writes, VALUES);
+    // The first one may have been taken before the others came.
+    assert!(after.transactions - before.transactions >= 5, "{after:?}");
+    assert!(after.largest_group <= 8, "{after:?}");
 }
 
 #[tokio::test]

@@ -38,6 +38,13 @@ struct Writer<'a> {
 impl Writer<'_> {
     /// Does all of them and answers.
     fn write(&self, group: &mut Vec<Queued>) {
+        while !group.is_empty() {
+            self.write_some(group);
+        }
+    }
+
+    /// Does the first ones and answers.
+    fn write_some(&self, group: &mut Vec<Queued>) {
         match self.transaction(group) {
             Ok(results) => answer(group, results),
             // What is corrupt is corrupt for one of them, most likely: the others shall not suffer.
@@ -59,7 +66,8 @@ impl Writer<'_> {
         }
     }
 
-    /// The results of all of them, in order, when they are durable; or nothing was written, or nobody knows.
+    /// The results of the first ones, at least of one, in order, when they are durable; or nothing was written, or nobody
+    /// knows.
     fn transaction(&self, group: &[Queued]) -> Result<Vec<Result<Outcome, StoreError>>, Fault> {
         schema::begin(&self.connection, self.config.busy_timeout)
             .map_err(|error| Fault::before_commit(&error))?;
@@ -75,14 +83,22 @@ impl Writer<'_> {
     }
 
     fn requests(&self, group: &[Queued]) -> Result<Vec<Result<Outcome, StoreError>>, Fault> {
-        group
-            .iter()
-            .map(|queued| match apply(&self.connection, &queued.request) {
-                Ok(outcome) => Ok(Ok(outcome)),
-                Err(Failure::Refused(error)) => Ok(Err(error)),
-                Err(Failure::Sqlite(error)) => Err(Fault::before_commit(&error)),
-            })
-            .collect()
+        let mut results = Vec::new();
+        // What was read is held until the commit.
+        let mut held = 0_usize;
+        for queued in group {
+            let result = match apply(&self.connection, &queued.request) {
+                Ok(outcome) => Ok(outcome),
+                Err(Failure::Refused(error)) => Err(error),
+                Err(Failure::Sqlite(error)) => return Err(Fault::before_commit(&error)),
+            };
+            held = held.saturating_add(result.as_ref().map_or(0, Outcome::size));
+            results.push(result);
+            if held >= self.config.limits.bytes {
+                break;
+            }
+        }
+        Ok(results)
     }
 
     fn roll_back(&self) {
@@ -96,7 +112,7 @@ impl Writer<'_> {
 }
 
 fn answer(group: &mut Vec<Queued>, results: Vec<Result<Outcome, StoreError>>) {
-    for (queued, result) in group.drain(..).zip(results) {
+    for (queued, result) in group.drain(..results.len()).zip(results) {
         queued.answer(result);
     }
 }
