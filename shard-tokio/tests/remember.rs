@@ -8,7 +8,7 @@
 mod common;
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -16,8 +16,8 @@ use common::*;
 use shard_tokio::allocation::{LeastShards, Pinned};
 use shard_tokio::store::{Remember, Storage, StoreError, StoreFuture};
 use shard_tokio::{
-    Context, Entity, EntityType, EntityTypeBuilder, Epoch, MemoryStore, Node, NodeId, ShardId,
-    StartRate, TypeError,
+    Context, Entity, EntityType, EntityTypeBuilder, Epoch, MemoryStore, Node, NodeId, ShardHash,
+    ShardId, StartRate, TypeError,
 };
 
 /// Who lives on which node.
@@ -114,6 +114,9 @@ struct Moody {
 #[derive(Debug, Default)]
 struct Mood {
     bad_loads: AtomicU32,
+    /// So many shards, those that are asked for first, are never read.
+    unreadable: AtomicUsize,
+    unread: Mutex<BTreeSet<ShardId>>,
     refuses: AtomicBool,
     /// The first load never ends.
     hangs: AtomicBool,
@@ -158,6 +161,15 @@ impl Remember for Moody {
     ) -> StoreFuture<'_, Vec<Box<str>>> {
         Box::pin(async move {
             self.mood.log.lock().unwrap().push(("load", epoch));
+            {
+                let mut unread = self.mood.unread.lock().unwrap();
+                if unread.len() < self.mood.unreadable.load(SeqCst) {
+                    unread.insert(shard);
+                }
+                if unread.contains(&shard) {
+                    return Err(StoreError::Unavailable("in a bad mood".into()));
+                }
+            }
             let bad = &self.mood.bad_loads;
             if bad
                 .fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1))
@@ -333,23 +345,71 @@ async fn a_fenced_shard_is_not_written_to_any_more() {
         let store = MemoryStore::new();
         let house = Arc::new(House::default());
         let node = Node::standalone().await.unwrap();
-        let on = guests(&node, &house, store.clone(), |it| it.shards(1)).await;
-        on.entity("guest-0").ask(1_u32).await.unwrap();
-        let above = Epoch::from_bits(u64::MAX);
-        let kind: Arc<str> = "guest".into();
-        let load = Remember::load(&store, Arc::clone(&kind), ShardId(0), above, None, 10);
-        assert_eq!(load.await.unwrap(), ["guest-0".into()]);
-        for n in 1..=5_u32 {
-            on.entity(format!("guest-{n}")).tell(n).await.unwrap();
+        let on = guests(&node, &house, store.clone(), |it| it.shards(2)).await;
+        let (fenced, served): (Vec<_>, Vec<_>) = ids(0..40)
+            .into_iter()
+            .partition(|id| ShardHash::Default.shard(id.as_bytes(), 2) == ShardId(0));
+        on.entity(&fenced[0]).ask(1_u32).await.unwrap();
+        assert_eq!(raise(&store, ShardId(0)).await, [(*fenced[0]).into()]);
+        for id in &fenced[1..=5] {
+            on.entity(id).tell(1_u32).await.unwrap();
         }
         until(|| on.remember_stats().fenced == 1).await;
-        assert_eq!(on.entity("guest-0").ask(2_u32).await, Ok(2));
-        on.entity("guest-6").tell(1_u32).await.unwrap();
-        tokio::task::yield_now().await;
-        assert_eq!(on.remember_stats().fenced, 1, "it is not tried again");
-        assert_eq!(house.on(node.name()), ids(0..1));
-        let load = Remember::load(&store, kind, ShardId(0), above, None, 10);
-        assert_eq!(load.await.unwrap(), ["guest-0".into()]);
+        assert_eq!(on.entity(&fenced[0]).ask(2_u32).await, Ok(2));
+        for (late, other) in fenced[6..].iter().zip(&served) {
+            on.entity(late).tell(1_u32).await.unwrap();
+            // It starts when that is written, which is asked for after what the other shard asks for.
+            assert_eq!(on.entity(other).ask(3_u32).await, Ok(3));
+            assert_eq!(on.remember_stats().fenced, 1, "it is not tried again");
+        }
+        assert!(!house.on(node.name()).contains(&fenced[1]));
+        assert_eq!(raise(&store, ShardId(0)).await, [(*fenced[0]).into()]);
+        node.shutdown().await;
+    })
+    .await;
+}
+
+/// Somebody else has the shard: nobody with a lower epoch than the highest writes to it any more. Returns who lives.
+async fn raise(store: &MemoryStore, shard: ShardId) -> Vec<Box<str>> {
+    let above = Epoch::from_bits(u64::MAX);
+    let load = Remember::load(store, Guest::TYPE.into(), shard, above, None, 10);
+    load.await.unwrap()
+}
+
+#[tokio::test]
+async fn many_fenced_shards_are_few_lines_of_the_log() {
+    within(60, "the fences", async {
+        let (log, _guard) = log::log();
+        let store = MemoryStore::new();
+        let house = Arc::new(House::default());
+        let node = Node::standalone().await.unwrap();
+        let on = guests(&node, &house, store.clone(), |it| it.shards(32)).await;
+        on.entity("guest-0").ask(1_u32).await.unwrap();
+        for shard in (0..32).map(ShardId) {
+            raise(&store, shard).await;
+        }
+        for id in ids(1..400) {
+            on.entity(id).tell(1_u32).await.unwrap();
+        }
+        until(|| on.remember_stats().fenced == 32).await;
+        let lines = log.lines_with(&["WARN", "since it was granted to this one"]);
+        assert_eq!(lines, 6, "one for each of 1, 2, 4, 8, 16 and 32");
+        node.shutdown().await;
+    })
+    .await;
+}
+
+/// As many as are read at once cannot be read for now: all others are.
+#[tokio::test]
+async fn shards_that_cannot_be_read_do_not_keep_others_waiting() {
+    within(60, "the others", async {
+        let store = Moody::new();
+        store.mood.unreadable.store(8, SeqCst);
+        let house = Arc::new(House::default());
+        let node = Node::standalone().await.unwrap();
+        let on = guests(&node, &house, store.clone(), |it| it.shards(32)).await;
+        until(|| on.remember_stats().shards_read == 24).await;
+        until(|| on.remember_stats().read_failures > 16).await;
         node.shutdown().await;
     })
     .await;
@@ -386,7 +446,7 @@ async fn a_hundred_thousand_start_again_without_starving_who_runs() {
     const SHARDS: u32 = 100;
     let store = MemoryStore::new();
     let kind: Arc<str> = Guest::TYPE.into();
-    let hash = shard_tokio::ShardHash::Default;
+    let hash = ShardHash::Default;
     let mut lots: Vec<Vec<(Box<str>, bool)>> = vec![Vec::new(); SHARDS as usize];
     for id in ids(0..GUESTS) {
         let shard = hash.shard(id.as_bytes(), SHARDS);

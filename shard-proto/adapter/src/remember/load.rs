@@ -51,11 +51,15 @@ impl Reading {
 
     async fn read(&self) -> ReadEnd {
         let ledger = &self.ledger;
-        let Ok(_turn) = ledger.reads.acquire().await else {
-            return ReadEnd::Cancelled;
-        };
         let (mut after, mut pause) = (None::<Box<str>>, PAUSE.0);
+        let mut turn = None;
         loop {
+            if turn.is_none() {
+                let Ok(next) = ledger.reads.acquire().await else {
+                    return ReadEnd::Cancelled;
+                };
+                turn = Some(next);
+            }
             let entity_type = Arc::clone(&ledger.entity_type);
             let page = ledger
                 .store
@@ -89,6 +93,8 @@ impl Reading {
                             "cannot read who lives in a shard, which is not served until that works: {error}"
                         );
                     }
+                    // Others may be read meanwhile.
+                    turn = None;
                     tokio::time::sleep(pause).await;
                     pause = pause.saturating_mul(2).min(PAUSE.1);
                 }

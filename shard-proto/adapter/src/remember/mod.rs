@@ -13,9 +13,9 @@
 //! # When the store fails
 //!
 //! Running entities are never touched. New ones wait for the store, with their messages, and are asked for again with
-//! growing pauses; a shard that cannot be read waits in the same way. Each is one WARN, then one for each doubling of the
-//! number of failures. A shard that somebody else serves under a higher epoch ([`Fenced`](StoreError::Fenced)) is not
-//! written to any more; while it is read, it is given up, for the leading node to grant anew.
+//! growing pauses; a shard that cannot be read waits in the same way. A shard that somebody else serves under a higher epoch ([`Fenced`](StoreError::Fenced)) is not
+//! written to any more; while it is read, it is given up, for the leading node to grant anew. Each of the three is one WARN, then one for each
+//! doubling of their number.
 
 mod load;
 mod write;
@@ -187,11 +187,15 @@ impl Ledger {
     }
 
     fn fenced(&self, shard: ShardId, epoch: Epoch, error: &StoreError) {
-        add(&self.counters.fenced, 1);
+        let fenced = add(&self.counters.fenced, 1);
+        if !fenced.is_power_of_two() {
+            return;
+        }
         tracing::warn!(
             entity_type = &*self.entity_type,
             shard = shard.0,
             epoch = epoch.to_bits(),
+            fenced,
             "another node has written who lives in a shard since it was granted to this one: {error}"
         );
     }
