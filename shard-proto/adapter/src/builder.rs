@@ -72,6 +72,7 @@ pub struct NodeBuilder<R> {
     window: Option<(u32, u32)>,
     arrivals: ArrivalLimits,
     runtime: R,
+    max_clock_ahead: Duration,
 }
 
 impl<R: Runtime> NodeBuilder<R> {
@@ -98,6 +99,7 @@ impl<R: Runtime> NodeBuilder<R> {
             window: None,
             arrivals: ArrivalLimits::new(),
             runtime: R::default(),
+            max_clock_ahead: Duration::from_secs(600),
         }
     }
 
@@ -266,6 +268,16 @@ impl<R: Runtime> NodeBuilder<R> {
         self
     }
 
+    /// How far the wall clock of another node may be ahead of this one's: a node whose [incarnation](NodeBuilder::incarnation)
+    /// is further in the future is refused. A life can only be followed by one with a higher number, so one of the far
+    /// future would be the last under its name. Nodes that number their lives by anything that is higher than the wall
+    /// clock in microseconds need more. Default: 10 minutes.
+    #[must_use]
+    pub const fn max_clock_ahead(mut self, ahead: Duration) -> Self {
+        self.max_clock_ahead = ahead;
+        self
+    }
+
     fn mode(&self) -> MembershipMode {
         let links = MembershipMode::Links {
             down_after: self.down_after,
@@ -385,7 +397,7 @@ impl<R: Runtime> NodeBuilder<R> {
             let arrivals = Arc::clone(&shared.arrivals);
             tokio::spawn(accept(listener, arrivals, Arc::clone(&shared)));
         }
-        let driver = Driver::new(core, Arc::clone(&shared), transport);
+        let driver = Driver::new(core, Arc::clone(&shared), transport, self.max_clock_ahead);
         tokio::spawn(driver.run());
         Ok(Node::of(Arc::new(Running {
             shared,

@@ -1,5 +1,6 @@
 //! Time for the core.
 
+use core::time::Duration;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use shard_proto::{Incarnation, Instant, Term};
@@ -63,6 +64,11 @@ fn wall_micros() -> u64 {
 /// This life of a node, unless the application says otherwise.
 pub(crate) fn incarnation() -> Incarnation {
     Incarnation(wall_micros())
+}
+
+/// The highest life of another node that can be: one that begins when its clock, which may be ahead, shows that time.
+pub(crate) fn incarnation_limit(ahead: Duration) -> Incarnation {
+    Incarnation(wall_micros().saturating_add(shard_proto::micros(ahead)))
 }
 
 /// The floor of terms: the wall clock in 1/16 s.

@@ -1,5 +1,6 @@
 //! Links, and peers that say anything in any order: who is let in, and what of theirs.
 
+use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
 use alloc::string::ToString;
 use alloc::vec;
@@ -11,7 +12,7 @@ use bytes::BytesMut;
 use super::feed::Feed;
 use crate::membership::{RemovalCause, Roles};
 use crate::node::link::{Incoming, LinkConfig, LinkEvent, Links, PeerIdentity};
-use crate::node::{DialId, LinkId};
+use crate::node::{Authenticated, DialId, LinkId};
 use crate::wire::control::{Ack, Hello, KeepAlive, Refusal, Welcome};
 use crate::wire::data::DataHead;
 use crate::wire::{Control, Data, Decoded, Envelope, Frame, HEADER_LEN, MAX_VERSION, MIN_VERSION};
@@ -29,7 +30,7 @@ const MAX_FRAME: u32 = 64 * 1024;
 /// A connection as its other end sees it.
 struct Pipe {
     link: LinkId,
-    authenticated: Option<NodeId>,
+    authenticated: Option<Authenticated>,
     /// What arrived and was not read, by the link and by this model.
     inbox: BytesMut,
     unread: Vec<u8>,
@@ -115,14 +116,14 @@ impl World {
         match feed.below(16) {
             0 | 1 => {
                 let authenticated = self.proof(feed);
-                if let Ok(link) = self.links.accepted(self.now, authenticated) {
+                if let Ok(link) = self.links.accepted(self.now, authenticated.clone()) {
                     self.add(link, authenticated);
                 }
             }
             2 => {
                 let authenticated = self.proof(feed);
                 if let Some(dial) = self.dials.pop()
-                    && let Ok(link) = self.links.dialed(self.now, dial, authenticated)
+                    && let Ok(link) = self.links.dialed(self.now, dial, authenticated.clone())
                 {
                     self.add(link, authenticated);
                 }
@@ -178,7 +179,7 @@ impl World {
         }
     }
 
-    fn add(&mut self, link: LinkId, authenticated: Option<NodeId>) {
+    fn add(&mut self, link: LinkId, authenticated: Option<Authenticated>) {
         assert!(
             self.pipes.len() < usize::from(MAX_LINKS),
             "more links than the limit"
@@ -193,9 +194,13 @@ impl World {
         });
     }
 
-    fn proof(&self, feed: &mut Feed<'_>) -> Option<NodeId> {
+    fn proof(&self, feed: &mut Feed<'_>) -> Option<Authenticated> {
         match feed.below(6) {
-            at @ 0..4 => Some(hash::node_id(NAMES[at as usize])),
+            at @ 0..4 => Some(Authenticated {
+                cluster: CLUSTER,
+                name: NAMES[at as usize].to_owned(),
+                client: false,
+            }),
             _ => None,
         }
     }
@@ -317,7 +322,7 @@ impl World {
         // What the link will read.
         while let Ok(Decoded::Frame(frame)) = Frame::decode(&pipe.unread, MAX_FRAME) {
             if let Ok(Control::Hello(hello)) = frame.control() {
-                pipe.hello = Some(judge(&hello, pipe.authenticated));
+                pipe.hello = Some(judge(&hello, pipe.authenticated.as_ref()));
             }
             let len = frame.encoded_len();
             pipe.unread.drain(..len);
@@ -463,7 +468,7 @@ impl World {
 }
 
 /// Whether a node may be let in that says so.
-fn judge(hello: &Hello<'_>, authenticated: Option<NodeId>) -> Greeting {
+fn judge(hello: &Hello<'_>, authenticated: Option<&Authenticated>) -> Greeting {
     let named = hash::node_id(hello.name);
     let common = hello.min_version <= MAX_VERSION && hello.max_version >= MIN_VERSION;
     Greeting {
@@ -471,7 +476,7 @@ fn judge(hello: &Hello<'_>, authenticated: Option<NodeId>) -> Greeting {
             && hello.cluster == CLUSTER
             && hello.voters == VOTERS
             && hello.node == named
-            && authenticated.is_none_or(|proven| proven == named)
+            && authenticated.is_none_or(|proven| proven.name == hello.name)
             && hello.node != hash::node_id(ME)
             && hello.lanes > 0,
         node: hello.node,

@@ -38,6 +38,17 @@ impl Identity {
     }
 }
 
+/// Whom the transport of a connection proved the peer to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Authenticated {
+    /// [`cluster_id`](crate::hash::cluster_id) of its cluster.
+    pub cluster: u64,
+    /// Its name; a node may take no other one.
+    pub name: String,
+    /// It is no node but a client, which never makes a link like one.
+    pub client: bool,
+}
+
 /// Where a node learns who is in the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

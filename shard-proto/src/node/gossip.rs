@@ -59,6 +59,10 @@ impl Gossip {
         }))
     }
 
+    pub(super) fn set_incarnation_limit(&mut self, limit: Incarnation) {
+        self.swim.set_incarnation_limit(limit);
+    }
+
     pub(super) fn link_up(&mut self, now: Instant, peer: &PeerIdentity) {
         self.swim.handle_silence(now, peer.node, false);
         let known = self

@@ -54,7 +54,7 @@ pub use api::{
     Warning,
 };
 use asks::Asks;
-pub use config::{Identity, MembershipMode, NodeConfig, TypeConfig};
+pub use config::{Authenticated, Identity, MembershipMode, NodeConfig, TypeConfig};
 use departure::Phase;
 pub use error::{AddTypeError, ConfigError, LeaveError, LinkError, LinksFull};
 use gossip::Gossip;
@@ -218,6 +218,17 @@ impl<B: Body> Node<B> {
         let now = self.advance(now);
         self.leadership.handle_term_floor(now, floor);
         self.lead_dirty = true;
+    }
+
+    /// No life of a node above it is taken in, whoever says that it is there: one of the far future would be the node's last.
+    /// Lives are numbered by the wall clock, so the limit is that clock and what clocks may differ by; say it whenever
+    /// the clock is at hand. Without a limit every number is taken.
+    pub fn handle_incarnation_limit(&mut self, now: Instant, limit: Incarnation) {
+        self.advance(now);
+        self.links.set_incarnation_limit(limit);
+        if let Some(gossip) = &mut self.gossip {
+            gossip.set_incarnation_limit(limit);
+        }
     }
 
     /// Expires what is due, a bounded batch; call again while [`Node::poll_timeout`] is still due.

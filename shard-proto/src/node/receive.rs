@@ -7,8 +7,8 @@ use super::link::{Incoming, LinkFault, PeerSlot};
 use super::send::peer_index;
 use super::types::{Outgoing, tell_coordinator};
 use super::{
-    Body, Delivery, EntityKey, LinkError, LinkId, LinksFull, Message, Node, ReplyTo, TypeIndex,
-    Warning, count,
+    Authenticated, Body, Delivery, EntityKey, LinkError, LinkId, LinksFull, Message, Node, ReplyTo,
+    TypeIndex, Warning, count,
 };
 use crate::leadership::ControlError as LeadershipError;
 use crate::region::{Arrival, ControlError as RegionError, Origin, RejectReason, ReturnError};
@@ -26,7 +26,7 @@ impl<B: Body> Node<B> {
         &mut self,
         now: Instant,
         dial: super::DialId,
-        authenticated: Option<NodeId>,
+        authenticated: Option<Authenticated>,
     ) -> Result<LinkId, LinksFull> {
         let now = self.advance(now);
         let link = self.links.dialed(now, dial, authenticated);
@@ -41,7 +41,7 @@ impl<B: Body> Node<B> {
     pub fn handle_accepted(
         &mut self,
         now: Instant,
-        authenticated: Option<NodeId>,
+        authenticated: Option<Authenticated>,
     ) -> Result<LinkId, LinksFull> {
         let now = self.advance(now);
         if self.config.membership == super::MembershipMode::Alone {

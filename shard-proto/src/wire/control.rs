@@ -169,6 +169,13 @@ pub enum Refusal {
     Full,
     /// A frame other than the handshake came first, or the handshake took too long.
     Handshake,
+    /// What the transport authenticated is a client, and said that it is a node.
+    Client,
+    /// That life of the node began in the future: one that is over could not be followed by another.
+    Future {
+        /// The highest incarnation that the refusing side takes now.
+        limit: Incarnation,
+    },
 }
 
 /// See [`Control::KeepAlive`].

@@ -150,6 +150,10 @@ fn links() -> Vec<Sample> {
         Refusal::Duplicate,
         Refusal::Full,
         Refusal::Handshake,
+        Refusal::Client,
+        Refusal::Future {
+            limit: Incarnation(1_700_000_000_000_003),
+        },
     ];
     let mut controls = vec![Control::Hello(hello), Control::Welcome(welcome)];
     controls.extend(refusals.map(Control::Refused));

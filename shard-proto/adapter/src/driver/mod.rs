@@ -91,6 +91,7 @@ pub(crate) struct Driver {
     now: Instant,
     /// Steps since the turn began.
     steps: u32,
+    max_clock_ahead: Duration,
     /// When the core last heard of the wall clock.
     floor_at: Instant,
     /// The driver's own.
@@ -135,12 +136,14 @@ impl Driver {
         core: Core<Body>,
         shared: Arc<NodeShared>,
         transport: Arc<dyn Transport>,
+        max_clock_ahead: Duration,
     ) -> Self {
         Self {
             core,
             batch: VecDeque::new(),
             now: shared.clock.now(),
             steps: 0,
+            max_clock_ahead,
             floor_at: Instant::ZERO,
             waker: Waker::noop().clone(),
             links: Links::new(Arc::clone(&shared)),
@@ -292,6 +295,8 @@ impl Driver {
             self.floor_at = self.now;
             self.core
                 .handle_term_floor(self.now, crate::clock::term_floor());
+            let limit = crate::clock::incarnation_limit(self.max_clock_ahead);
+            self.core.handle_incarnation_limit(self.now, limit);
         }
         for _ in 0..BATCHES {
             if self.core.poll_timeout().is_none_or(|at| at > self.now) {

@@ -4,13 +4,14 @@ use core::mem;
 use core::time::Duration;
 use std::sync::Arc;
 
-use shard_proto::node::{Delivery, DialId, REPLY_ANSWER};
+use shard_proto::hash::cluster_id;
+use shard_proto::node::{Authenticated, Delivery, DialId, REPLY_ANSWER};
 
 use crate::body::Body;
 use crate::entity::status_error;
 use crate::host::{Crowded, From};
 use crate::shared::Input;
-use crate::transport::Connection;
+use crate::transport::{Connection, Identity, Peer};
 
 use super::{ConnId, Driver, NetEvent};
 
@@ -21,12 +22,21 @@ const READ: usize = 32 * 1024;
 /// Addresses whose failures are counted, at most.
 const FAILED_DIALS: usize = 4096;
 
+/// What the core needs of it.
+fn authenticated(identity: Identity) -> Authenticated {
+    Authenticated {
+        cluster: cluster_id(identity.cluster()),
+        name: identity.name().to_owned(),
+        client: identity.kind() == Peer::Client,
+    }
+}
+
 impl Driver {
     pub(super) fn net(&mut self, event: NetEvent) {
         match event {
             NetEvent::Accepted(connection, place) => {
                 let peer = connection.peer;
-                let authenticated = connection.identity.map(|identity| identity.node());
+                let authenticated = connection.identity.map(authenticated);
                 let Some(stream) = connection.streams.into_iter().next() else {
                     return;
                 };
@@ -49,7 +59,7 @@ impl Driver {
                 if let Some(failures) = self.failed_dials.remove(&address) {
                     tracing::info!(address, failures, "reached an address again");
                 }
-                let authenticated = connection.identity.map(|identity| identity.node());
+                let authenticated = connection.identity.map(authenticated);
                 let Some(stream) = connection.streams.into_iter().next() else {
                     self.core.handle_dial_failed(self.now, dial);
                     return;

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use bytes::BytesMut;
 
 use super::{PeerIdentity, PeerSlot};
-use crate::node::LinkId;
+use crate::node::{Authenticated, LinkId};
 use crate::wire::header::MIN_VERSION;
 use crate::{Incarnation, Instant, NodeId};
 
@@ -33,7 +33,7 @@ pub(super) struct Connection {
     pub(super) phase: Phase,
     /// This side dialed it.
     pub(super) dialed: bool,
-    pub(super) authenticated: Option<NodeId>,
+    pub(super) authenticated: Option<Authenticated>,
     /// When it was greeted, relative to other events of this kind: the dialer's `Hello` was sent or received.
     pub(super) order: u64,
     /// Who the other side's `Hello` said it is.
@@ -63,7 +63,7 @@ impl Connection {
         now: Instant,
         deadline: Instant,
         dialed: bool,
-        authenticated: Option<NodeId>,
+        authenticated: Option<Authenticated>,
     ) -> Self {
         Self {
             phase: if dialed {

@@ -209,6 +209,8 @@ pub(crate) const fn refusal_str(refusal: &Refusal) -> &'static str {
         Refusal::Duplicate => "another connection with this node survives",
         Refusal::Full => "no room for another link",
         Refusal::Handshake => "not a handshake",
+        Refusal::Client => "a client is no node",
+        Refusal::Future { .. } => "that life of the node began in the future",
     }
 }
 

@@ -7,7 +7,7 @@ use super::connection::Phase;
 use super::peer::{LANES, Peer};
 use super::{CloseReason, LinkEvent, LinkFault, Links, PeerIdentity, PeerSlot};
 use crate::hash;
-use crate::node::LinkId;
+use crate::node::{Authenticated, LinkId};
 use crate::wire::control::{Hello, Refusal, Welcome};
 use crate::wire::header::{MAX_VERSION, MIN_VERSION};
 use crate::wire::{Control, Header, negotiate};
@@ -125,9 +125,12 @@ impl Links {
         let Some(connection) = self.connections.get(link) else {
             return Err(LinkFault::Unknown);
         };
-        let proven = connection.authenticated;
-        let node =
-            proven.or_else(|| (hash::node_id(hello.name) == hello.node).then_some(hello.node));
+        let proven = connection.authenticated.as_ref();
+        let named = hash::node_id(hello.name);
+        let node = match proven {
+            Some(proven) => (!proven.client).then(|| hash::node_id(&proven.name)),
+            None => (named == hello.node).then_some(named),
+        };
         let dialed = connection.dialed;
         let version = match self.examine(hello, proven, dialed) {
             Ok(version) => version,
@@ -159,7 +162,7 @@ impl Links {
     fn examine(
         &self,
         hello: &Hello<'_>,
-        proven: Option<NodeId>,
+        proven: Option<&Authenticated>,
         dialed: bool,
     ) -> Result<u8, Refusal> {
         let ours = (MIN_VERSION, MAX_VERSION);
@@ -168,7 +171,11 @@ impl Links {
             min: MIN_VERSION,
             max: MAX_VERSION,
         })?;
-        if hello.cluster != self.config.cluster {
+        if proven.is_some_and(|proven| proven.client) {
+            return Err(Refusal::Client);
+        }
+        let proven_cluster = proven.map_or(hello.cluster, |proven| proven.cluster);
+        if [hello.cluster, proven_cluster] != [self.config.cluster; 2] {
             return Err(Refusal::Cluster);
         }
         if hello.voters != self.config.voters {
@@ -178,7 +185,14 @@ impl Links {
             });
         }
         let named = hash::node_id(hello.name);
-        if hello.node != named || proven.is_some_and(|proven| proven != named) {
+        let is_other = |name: &str| name != hello.name;
+        if hello.node != named || proven.is_some_and(|proven| is_other(&proven.name)) {
+            return Err(Refusal::Identity);
+        }
+        // Names are chosen by people, and two of them may have one id: the first keeps it.
+        let known = self.peers.slot(named).and_then(|slot| self.peers.get(slot));
+        let known = known.and_then(|peer| peer.identity.as_ref());
+        if known.is_some_and(|known| is_other(&known.name)) {
             return Err(Refusal::Identity);
         }
         if hello.node == self.me.node {
@@ -186,6 +200,9 @@ impl Links {
         }
         if hello.lanes == 0 {
             return Err(Refusal::Handshake);
+        }
+        if hello.incarnation > self.limit {
+            return Err(Refusal::Future { limit: self.limit });
         }
         // A dialer lets the other side speak first, which may refuse it for the same reason.
         if !dialed {

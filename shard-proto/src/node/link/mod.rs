@@ -49,7 +49,7 @@ use peer::Peers;
 pub(crate) use transfer::{HARD_WINDOWS, HARD_WINDOWS_BACK};
 
 use crate::membership::RemovalCause;
-use crate::node::{ConfigError, DialId, LinkId, LinksFull};
+use crate::node::{Authenticated, ConfigError, DialId, LinkId, LinksFull};
 use crate::wire::Control;
 use crate::wire::control::{KeepAlive, Refusal};
 use crate::{Incarnation, Instant, NodeId, micros};
@@ -78,6 +78,8 @@ pub(crate) struct Links {
     events: VecDeque<LinkEvent>,
     /// With whom the link was that failed last.
     blame: Option<NodeId>,
+    /// No life of a node above it is taken in.
+    limit: Incarnation,
     leaving: bool,
     left: bool,
     stats: LinkStats,
@@ -107,6 +109,7 @@ impl Links {
             congestion: VecDeque::new(),
             events: VecDeque::new(),
             blame: None,
+            limit: Incarnation(u64::MAX),
             leaving: false,
             left: false,
             stats: LinkStats::default(),
@@ -178,6 +181,11 @@ impl Links {
         self.settle();
     }
 
+    /// No life of a node above it is taken in.
+    pub(crate) const fn set_incarnation_limit(&mut self, limit: Incarnation) {
+        self.limit = limit;
+    }
+
     /// Where a node is in the table.
     #[inline]
     pub(crate) fn slot(&self, node: NodeId) -> Option<PeerSlot> {
@@ -231,7 +239,7 @@ impl Links {
         &mut self,
         now: Instant,
         dial: DialId,
-        authenticated: Option<NodeId>,
+        authenticated: Option<Authenticated>,
     ) -> Result<LinkId, LinksFull> {
         let now = self.tick(now);
         let Some(target) = self.dialer.answer(dial) else {
@@ -264,7 +272,7 @@ impl Links {
     pub(crate) fn accepted(
         &mut self,
         now: Instant,
-        authenticated: Option<NodeId>,
+        authenticated: Option<Authenticated>,
     ) -> Result<LinkId, LinksFull> {
         let now = self.tick(now);
         let waiting = self
@@ -284,7 +292,7 @@ impl Links {
         &mut self,
         now: Instant,
         dialed: bool,
-        authenticated: Option<NodeId>,
+        authenticated: Option<Authenticated>,
     ) -> Result<LinkId, LinksFull> {
         let deadline = now.after(self.config.handshake);
         let connection = Connection::new(now, deadline, dialed, authenticated);

@@ -92,6 +92,8 @@ pub enum SwimError {
     Sender,
     /// The packet names more nodes than there is room for.
     Full,
+    /// The packet names a life of a node above [`Swim::set_incarnation_limit`].
+    Future,
 }
 
 impl fmt::Display for SwimError {
@@ -100,6 +102,7 @@ impl fmt::Display for SwimError {
             Self::Malformed => "malformed membership packet",
             Self::Sender => "the packet names another sender than its link",
             Self::Full => "no room for another node",
+            Self::Future => "the packet names a life that began in the future",
         })
     }
 }
@@ -180,6 +183,8 @@ pub struct Swim {
     timer_seq: u64,
     /// What the owner was told.
     view: BTreeMap<NodeId, Known>,
+    /// No life above it is heard of.
+    limit: Incarnation,
     /// The newest life of each node that ended.
     ended: BTreeMap<NodeId, Incarnation>,
     /// Nodes whose links are silent.
@@ -229,6 +234,7 @@ impl Swim {
             timers: BTreeMap::new(),
             timer_seq: 0,
             view: BTreeMap::new(),
+            limit: Incarnation(u64::MAX),
             ended: BTreeMap::new(),
             silent: BTreeSet::new(),
             dirty: false,
@@ -289,6 +295,9 @@ impl Swim {
         if !self.has_room(ids()) {
             return Err(SwimError::Full);
         }
+        if ids().any(|id| id.incarnation > self.limit) {
+            return Err(SwimError::Future);
+        }
         // Nobody makes this node dial whom it does not know, or asks it to ask itself.
         if let Some(named) = codec::named(&header.message) {
             if named.node == me.node {
@@ -312,6 +321,11 @@ impl Swim {
         let result = self.foca.handle_data(packet, &mut self.effects);
         self.absorb();
         result.map_err(|_| SwimError::Malformed)
+    }
+
+    /// Packets that name a life of a node above it are not taken: it would be the node's last. Default: every life is.
+    pub fn set_incarnation_limit(&mut self, limit: Incarnation) {
+        self.limit = limit;
     }
 
     /// A node's link was silent for too long, or is heard again. Until the node's suspicion is refuted or confirmed it

@@ -171,7 +171,7 @@ fn the_transport_decides_who_a_peer_is() {
     let liar = world.hosts[0].links.dialed(now, dial, None).unwrap();
     let victim = world.hosts[1]
         .links
-        .accepted(now, Some(hash::node_id("somebody else")))
+        .accepted(now, Some(proof("somebody else")))
         .unwrap();
     world.pipes.push(Pipe {
         ends: [(0, liar), (1, victim)],

@@ -13,12 +13,14 @@ mod dialing;
 mod faults;
 mod handshake;
 mod lives;
+mod proof;
 mod random;
 mod raw;
 mod reconnect;
 mod speed;
 mod window;
 
+use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -32,7 +34,7 @@ use super::{
     PeerSlot,
 };
 use crate::membership::{RemovalCause, Roles};
-use crate::node::{DialId, LinkId};
+use crate::node::{Authenticated, DialId, LinkId};
 use crate::wire::control::{Control, Refusal, StatsQuery};
 use crate::wire::data::DataHead;
 use crate::wire::{Data, EncodeError, Envelope, HEADER_LEN};
@@ -44,6 +46,15 @@ pub(super) fn config() -> LinkConfig {
     LinkConfig {
         cluster: 1,
         ..LinkConfig::default()
+    }
+}
+
+/// Whom a transport proved a peer to be.
+pub(super) fn proof(name: &str) -> Authenticated {
+    Authenticated {
+        cluster: 1,
+        name: name.to_owned(),
+        client: false,
     }
 }
 
@@ -336,8 +347,8 @@ impl World {
             self.hosts[host].links.dial_failed(self.now, id);
             return;
         };
-        let proof = |host: usize| self.proves.then(|| self.node(host));
-        let (here_proof, there_proof) = (proof(there), proof(host));
+        let prove = |host: usize| self.proves.then(|| proof(&self.hosts[host].links.me.name));
+        let (here_proof, there_proof) = (prove(there), prove(host));
         let Ok(here) = self.hosts[host].links.dialed(self.now, id, here_proof) else {
             return;
         };
