@@ -53,6 +53,7 @@ fn join(coordinator: &mut Coord, node: u64) {
         proxy: false,
         last_beat_age: 0,
         storage_id: 0,
+        remembers: false,
         size: Size::default(),
         claims: Claims::EMPTY,
     };

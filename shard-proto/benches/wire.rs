@@ -109,6 +109,7 @@ fn decode(c: &mut Criterion) {
         proxy: false,
         last_beat_age: 1,
         storage_id: 0,
+        remembers: false,
         size: Size::default(),
         claims: claims.finish(),
     });

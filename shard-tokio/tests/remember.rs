@@ -16,8 +16,8 @@ use common::*;
 use shard_tokio::allocation::{LeastShards, Pinned};
 use shard_tokio::store::{Remember, Storage, StoreError, StoreFuture};
 use shard_tokio::{
-    Context, Entity, EntityType, EntityTypeBuilder, Epoch, MemoryStore, Node, NodeId, ShardHash,
-    ShardId, StartRate, TypeError,
+    Context, Entity, EntityType, EntityTypeBuilder, Epoch, KeepShards, MemoryStore, Node, NodeId,
+    NotReady, ShardHash, ShardId, StartRate, TypeError,
 };
 
 /// Who lives on which node.
@@ -435,6 +435,31 @@ async fn state_and_memory_are_in_one_store() {
     assert!(error.to_string().contains("the same store"), "{error}");
     start(store.id()).await.unwrap();
     node.shutdown().await;
+}
+
+/// A type that only some of its hosts remember would be forgotten by where a shard is.
+#[tokio::test]
+async fn a_host_that_does_not_remember_is_refused_among_those_that_do() {
+    within(30, "some remember", async {
+        let addresses = all(2, |_| free_address());
+        let seeds = &addresses[..1];
+        let a = builder("a", &addresses[0], seeds).start().await.unwrap();
+        let b = builder("b", &addresses[1], seeds).start().await.unwrap();
+        let house = Arc::new(House::default());
+        let on_a = guests(&a, &house, MemoryStore::new(), |it| it).await;
+        on_a.ready().await.unwrap();
+        let on_b = b.entity_type::<Guest>().shards(8).keep(KeepShards::All);
+        let on_b = on_b.start().await.unwrap();
+        let error = on_b.ready().await.unwrap_err();
+        let name = Guest::TYPE;
+        assert_eq!(error, NotReady::Remember { name, here: false });
+        let text = error.to_string();
+        for part in ["`remember`", "missing on this node", "remember(store)"] {
+            assert!(text.contains(part), "{text}");
+        }
+        assert_eq!(on_b.shards(), []);
+    })
+    .await;
 }
 
 /// Prints what a running entity's callers notice while 100 000 remembered ones start. Run it in release:

@@ -101,19 +101,42 @@ fn caught<T>(code: impl FnOnce() -> Result<T, CodecError>) -> Result<T, CodecErr
     catch_unwind(AssertUnwindSafe(code)).unwrap_or_else(|_| Err(CodecError::new("it panicked")))
 }
 
+/// Drops a message, which is the application's code as well.
+pub(crate) fn discard<M>(message: M) {
+    if catch_unwind(AssertUnwindSafe(|| drop(message))).is_err() {
+        tracing::error!(
+            message = core::any::type_name::<M>(),
+            "a message that is not delivered panicked while it was dropped; the panic is caught"
+        );
+    }
+}
+
 /// A message of any type, for what does not know the type.
 pub(crate) trait AnyMessage: Send {
     fn encode(&self, out: &mut BytesMut) -> Result<(), CodecError>;
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
 }
 
-impl<M: Message> AnyMessage for M {
+/// A message that whoever has it may drop, the driver and the core among them: that does not panic.
+struct Held<M>(Option<M>);
+
+impl<M: Message> AnyMessage for Held<M> {
     fn encode(&self, out: &mut BytesMut) -> Result<(), CodecError> {
-        Message::encode(self, out)
+        self.0
+            .as_ref()
+            .map_or(Ok(()), |message| message.encode(out))
     }
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
         self
+    }
+}
+
+impl<M> Drop for Held<M> {
+    fn drop(&mut self) {
+        if let Some(message) = self.0.take() {
+            discard(message);
+        }
     }
 }
 
@@ -126,7 +149,15 @@ pub(crate) enum Body {
 
 impl Body {
     pub(crate) fn value<M: Message>(message: M) -> Self {
-        Self::Value(Box::new(message))
+        Self::Value(Box::new(Held(Some(message))))
+    }
+
+    /// The value; `None` if it is encoded, or of another type.
+    pub(crate) fn into_value<M: Message>(self) -> Option<M> {
+        match self {
+            Self::Value(value) => value.into_any().downcast::<Held<M>>().ok()?.0.take(),
+            Self::Encoded(_) => None,
+        }
     }
 }
 

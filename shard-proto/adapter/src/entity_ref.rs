@@ -362,6 +362,9 @@ impl<E: Entity> EntityRef<E> {
         outgoing: Outgoing<E>,
     ) -> Result<Option<Outgoing<E>>, TellError<E::Message>> {
         let shared = &*self.shared;
+        if shared.choked.refuses(&self.key) {
+            return Err(TellError::BufferFull(outgoing.message));
+        }
         let gate = shared.gate(self.shard);
         let way = match gate.enter(|way| shared.pending_limit(way)) {
             Ok(way) => way,
@@ -413,10 +416,7 @@ impl<E: Entity> EntityRef<E> {
         let Input::Send { body, ask, .. } = input else {
             return Ok(None);
         };
-        let message = message.or_else(|| match body {
-            Body::Value(value) => value.into_any().downcast().ok().map(|message| *message),
-            Body::Encoded(_) => None,
-        });
+        let message = message.or_else(|| body.into_value());
         let Some(message) = message else {
             return Ok(None);
         };

@@ -26,7 +26,7 @@ use crate::host::{Host, TypeHost};
 use crate::node::{Node, Running};
 use crate::reliable::{ReliableSender, Senders};
 use crate::remember::{Memory, RememberStats, Tally};
-use crate::shared::{Factory, Limits, TypeShared, Waiters, lock};
+use crate::shared::{Choked, Factory, Limits, TypeShared, Waiters, lock};
 use crate::status::{ShardMap, ShardMapChanges, Status};
 use crate::store::Remember;
 
@@ -278,8 +278,8 @@ impl<E: Entity> EntityTypeBuilder<E> {
         })
     }
 
-    /// Bytes of messages longer than 1 KiB that are here for the type: buffered, or sent by other nodes and in mailboxes.
-    /// Beyond it, new ones of other nodes are refused and their callers told that it is full; callers on this node are
+    /// Bytes of messages, with their ids, that are here for the type: buffered, or longer than 1 KiB, sent by other nodes
+    /// and in mailboxes. Beyond it, new ones of other nodes are refused and their callers told that it is full; callers on this node are
     /// while the shard has no home. At least the longest message. Default: 64 MiB.
     #[must_use]
     pub fn buffer_bytes(self, bytes: usize) -> Self {
@@ -308,6 +308,14 @@ impl<E: Entity> EntityTypeBuilder<E> {
         self
     }
 
+    /// How many bytes the ids of all entities have that live on this node, or stop, or wait for something. One that finds
+    /// no room is refused, as if there were [too many](Self::max_entities), until others have gone. Default: 1 GiB.
+    #[must_use]
+    pub fn max_key_bytes(mut self, bytes: u64) -> Self {
+        self.entities = self.entities.with_max_key_bytes(bytes);
+        self
+    }
+
     /// Who is passivated when there are too many. Default: [`Passivation::LeastRecentlyUsed`].
     #[must_use]
     pub fn passivation(mut self, passivation: Passivation) -> Self {
@@ -332,9 +340,16 @@ impl<E: Entity> EntityTypeBuilder<E> {
         self
     }
 
-    /// How long a handoff may take, and how much of it entities have to stop. Default: 10 s and 8 s.
+    /// How long a handoff may take, and how much of it entities have to stop. Default: 10 s and 8 s. An entity that shall
+    /// go while it starts, since there are [too many](Self::max_entities), has 80 % of the latter to do so; then its start
+    /// is cancelled, which counts as a failure.
     #[must_use]
-    pub fn handoff(self, timeout: Duration, drain: Duration) -> Self {
+    pub fn handoff(mut self, timeout: Duration, drain: Duration) -> Self {
+        let limit = drain.saturating_mul(4) / 5;
+        let range = Duration::from_millis(1)..=EntityConfig::MAX_INTERVAL;
+        self.entities = self
+            .entities
+            .with_start_limit(limit.clamp(*range.start(), *range.end()));
         self.with(|config| config.with_handoff_timeout(timeout).with_drain(drain))
     }
 
@@ -366,7 +381,7 @@ impl<E: Entity> EntityTypeBuilder<E> {
 
     /// Remembers which entities live, in a store that all nodes share, and starts them again wherever their shard is
     /// served next, also after a restart of the whole cluster. An entity that is passivated is forgotten. All nodes that
-    /// host the type must say so; one that only [sends](Self::proxy) says [`keep`](Self::keep). See [`remember`](crate::remember) for what it promises.
+    /// host the type must say so, else they are refused ([`NotReady::Remember`]); one that only [sends](Self::proxy) says [`keep`](Self::keep). See [`remember`](crate::remember) for what it promises.
     ///
     /// Costs a write, in groups, for each entity that starts or is passivated, and a read of the ids when a shard starts;
     /// and every shard is served all the time. Of more ids than [`max_entities`](Self::max_entities) the rest is not
@@ -375,7 +390,7 @@ impl<E: Entity> EntityTypeBuilder<E> {
     pub fn remember(mut self, store: impl Remember) -> Self {
         self.remember = Some(Arc::new(store));
         self.entities = self.entities.with_remember(true);
-        self.with(|config| config.with_keep(KeepShards::All))
+        self.with(|config| config.with_keep(KeepShards::All).with_remembers(true))
     }
 
     /// Which shards have homes without a message for them; the same on all nodes. Default: [`KeepShards::Asked`], none; all
@@ -454,6 +469,7 @@ impl<E: Entity> EntityTypeBuilder<E> {
                 entities: Mutex::default(),
                 pool,
                 waiters: Waiters::default(),
+                choked: Choked::default(),
                 congested: AtomicBool::new(false),
                 remembered: Tally::default(),
                 status: Arc::new(Status::new(E::TYPE, shards, place)),

@@ -179,6 +179,14 @@ pub enum NotReady {
         /// known.
         place: String,
     },
+    /// The setting [`remember`](crate::EntityTypeBuilder::remember) is made on this node and not on the others that host
+    /// the type, or the other way round.
+    Remember {
+        /// The type.
+        name: &'static str,
+        /// Whether this node remembers.
+        here: bool,
+    },
     /// Refused for another reason.
     Refused {
         /// The type.
@@ -216,6 +224,7 @@ impl NotReady {
                 here: found,
                 place: place.to_owned(),
             },
+            RegisterRefusal::Remember { region } => Self::Remember { name, here: region },
             reason => Self::Refused { name, reason },
         }
     }
@@ -266,6 +275,14 @@ impl fmt::Display for NotReady {
                  node must open the same store, a file per node is not one store. Point this node at the store of the \
                  others, or set `storage_mismatch(StorageMismatch::Warn)` on every node if both have the same contents",
                 in_brackets(place)
+            ),
+            Self::Remember { name, here } => write!(
+                f,
+                "entity type \"{name}\": the setting `remember` is {} on this node and {} on the others that host the type, \
+                 so what is remembered would depend on where a shard is. Give every node that hosts it the same store by \
+                 `remember(store)`, or none; a node that only sends to it is a `proxy`",
+                if *here { "made" } else { "missing" },
+                if *here { "missing" } else { "made" },
             ),
             Self::Refused { name, reason } => {
                 write!(

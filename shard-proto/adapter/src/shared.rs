@@ -8,7 +8,7 @@ use core::str;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use shard_proto::entity::{EntitySlot, EntityStats};
@@ -230,6 +230,54 @@ impl Waiters {
     }
 }
 
+/// Entities without a mailbox for which as much is kept as may be, so that callers on this node learn it when they
+/// send, and have their message back. Written by the driver.
+#[derive(Default)]
+pub(crate) struct Choked {
+    any: AtomicBool,
+    keys: Mutex<HashSet<EntityKey>>,
+    refused: AtomicU64,
+}
+
+impl Choked {
+    /// As many are known at once. What is sent to others is refused by the driver, which reports it.
+    const MAX: usize = 1024;
+
+    /// Whether a message would be refused now. Counts it, then.
+    pub(crate) fn refuses(&self, key: &EntityKey) -> bool {
+        let refuses = self.any.load(Ordering::Relaxed) && lock(&self.keys).contains(key);
+        if refuses {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        refuses
+    }
+
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// One was refused.
+    pub(crate) fn add(&self, key: &EntityKey) {
+        let mut keys = lock(&self.keys);
+        if keys.len() < Self::MAX && keys.insert(EntityKey::new(key.as_bytes())) {
+            self.any.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Forgets those for which that is over.
+    pub(crate) fn retain(&self, is_choked: impl Fn(&EntityKey) -> bool) {
+        if self.any.load(Ordering::Relaxed) {
+            let mut keys = lock(&self.keys);
+            keys.retain(is_choked);
+            self.any.store(!keys.is_empty(), Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn clear(&self) {
+        self.retain(|_| false);
+    }
+}
+
 /// Limits of an entity type on this node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
@@ -284,6 +332,8 @@ pub(crate) struct TypeShared<E: Entity> {
     pub(crate) entities: Mutex<EntityStats>,
     pub(crate) pool: Arc<Pool<E::Reply>>,
     pub(crate) waiters: Waiters,
+    /// Entities without a mailbox for which no more is kept.
+    pub(crate) choked: Choked,
     /// Many messages of the type are buffered.
     pub(crate) congested: AtomicBool,
     pub(crate) remembered: Tally,

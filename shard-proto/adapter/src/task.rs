@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use shard_proto::entity::End;
 
+use crate::body;
 use crate::driver::yield_once;
 use crate::entity::{BoxError, Context, Entity, Wish};
 use crate::error::AskError;
@@ -408,6 +409,8 @@ impl<E: Entity> TypeShared<E> {
         for item in ended.rest() {
             self.report(mailbox.shard, &mailbox.key, Reason::Stopped);
             item.caller.fail(AskError::Stopped);
+            // The driver may be the one who does this.
+            body::discard(item.message);
         }
     }
 }

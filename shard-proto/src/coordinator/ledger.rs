@@ -37,6 +37,8 @@ pub(super) struct Book {
     /// The store that the registered regions of this type use, and how many do.
     pub(super) storage_id: u64,
     pub(super) storage_users: u32,
+    /// Registered hosts that do not remember who lives, and those that do.
+    pub(super) hosts: [u32; 2],
     pub(super) dirty: List<Dirty>,
     pub(super) retry: List<Retry>,
     pub(super) deadlines: List<Timed>,
@@ -85,6 +87,7 @@ impl Book {
             candidates_stale: true,
             storage_id: 0,
             storage_users: 0,
+            hosts: [0; 2],
             dirty: List::new(),
             retry: List::new(),
             deadlines: List::new(),

@@ -252,6 +252,7 @@ impl Ledger<'_> {
         if was && storage_id != 0 && storage_id == self.book.storage_id {
             self.book.storage_users = self.book.storage_users.saturating_sub(1);
         }
+        self.count_host(index, None);
         if hosted {
             self.candidates_changed();
         }

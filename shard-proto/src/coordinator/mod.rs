@@ -59,6 +59,7 @@
 //!     proxy: false,
 //!     last_beat_age: 0,
 //!     storage_id: 0,
+//!     remembers: false,
 //!     size: Size::default(),
 //!     claims: Claims::EMPTY,
 //! };

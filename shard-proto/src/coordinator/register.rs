@@ -91,6 +91,11 @@ impl Ledger<'_> {
                 found: part.storage_id,
             });
         }
+        if !part.proxy && self.remembers_otherwise(from, part.remembers) {
+            return Some(RegisterRefusal::Remember {
+                region: part.remembers,
+            });
+        }
         // An epoch of a later reign cannot be given up for one of this reign: what follows would be lower.
         let mut claims = part.claims.iter();
         let fits = part.claims.validate(self.config.shard_count).is_ok()
@@ -111,6 +116,36 @@ impl Ledger<'_> {
         storage_id != 0
             && storage_id != self.book.storage_id
             && self.book.storage_users > u32::from(own)
+    }
+
+    /// Whether registered hosts on other nodes remember who lives and this one does not, or the other way round: an entity
+    /// would be forgotten, or be there again, by where its shard is.
+    fn remembers_otherwise(&self, from: u16, remembers: bool) -> bool {
+        let [plain, remembering] = self.book.hosts;
+        let others = if remembers { plain } else { remembering };
+        let own = self.node(from).and_then(|node| node.remembers);
+        others > u32::from(own == Some(!remembers))
+    }
+
+    /// Counts a host by whether it remembers who lives; `None`: it is none any more.
+    pub(super) fn count_host(&mut self, index: u16, remembers: Option<bool>) {
+        let Some(node) = self.node_mut(index) else {
+            return;
+        };
+        let before = core::mem::replace(&mut node.remembers, remembers);
+        let [plain, remembering] = &mut self.book.hosts;
+        if let Some(before) = before {
+            let count = if before {
+                &mut *remembering
+            } else {
+                &mut *plain
+            };
+            *count = count.saturating_sub(1);
+        }
+        if let Some(now) = remembers {
+            let count = if now { remembering } else { plain };
+            *count = count.saturating_add(1);
+        }
     }
 
     fn refuse(&mut self, from: u16, part: &Register<'_>, reason: RegisterRefusal) -> ControlError {
@@ -192,6 +227,7 @@ impl Ledger<'_> {
             count(&mut self.book.stats.registrations);
         }
         if first || was_proxy != part.proxy {
+            self.count_host(from, (!part.proxy).then_some(part.remembers));
             self.candidates_changed();
         }
         if first && self.config.keep.is_sized() {

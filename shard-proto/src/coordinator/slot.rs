@@ -229,6 +229,8 @@ pub struct CoordNodeSlot {
     pub(super) next_part: u32,
     pub(super) parts: u32,
     pub(super) storage_id: u64,
+    /// It counts among the hosts of [`Book::hosts`](super::ledger::Book::hosts): whether it remembers who lives.
+    pub(super) remembers: Option<bool>,
     /// See [`flag::PARITY`].
     pub(super) parity: bool,
     /// `stale` waits for the last part of `session`, which may claim some of it.
@@ -278,6 +280,7 @@ impl CoordNodeSlot {
         next_part: 0,
         parts: 0,
         storage_id: 0,
+        remembers: None,
         parity: false,
         hold: false,
         released: false,

@@ -45,7 +45,8 @@ pub enum Refusal {
     /// The shard does not run here under that epoch, or stops.
     NotHosted,
     /// Too many entities: twice [`EntityConfig::with_max_entities`](super::EntityConfig::with_max_entities), those that
-    /// are still stopping or wait for something included.
+    /// are still stopping or wait for something included; or their ids are too long for one more,
+    /// [`EntityConfig::with_max_key_bytes`](super::EntityConfig::with_max_key_bytes).
     TooMany,
     /// Too many messages wait for entities without a mailbox: [`EntityConfig::with_keep`](super::EntityConfig::with_keep)
     /// or [`EntityConfig::with_keep_per_shard`](super::EntityConfig::with_keep_per_shard).

@@ -36,9 +36,11 @@ pub struct EntityConfig {
     pub(super) passivate_after: Duration,
     pub(super) max_entities: u32,
     pub(super) passivation: Passivation,
+    pub(super) max_key_bytes: u64,
     pub(super) keep: u32,
     pub(super) keep_per_shard: u32,
     pub(super) pause: (Duration, Duration),
+    pub(super) start_limit: Duration,
     pub(super) max_restarts: u32,
     pub(super) restart_window: Duration,
     pub(super) start_rate: StartRate,
@@ -61,9 +63,11 @@ impl EntityConfig {
             passivate_after: Duration::from_secs(5 * 60),
             max_entities: 1_000_000,
             passivation: Passivation::default(),
+            max_key_bytes: 1 << 30,
             keep: 100_000,
             keep_per_shard: 10_000,
             pause: (Duration::from_millis(10), Duration::from_secs(10)),
+            start_limit: Duration::from_millis(6400),
             max_restarts: 10,
             restart_window: Duration::from_secs(60),
             start_rate: StartRate::default(),
@@ -99,6 +103,16 @@ impl EntityConfig {
         self
     }
 
+    /// How many bytes the ids of all entities have that are known here: that live, stop, are parked, or wait for
+    /// something. Default 1 GiB, the default `max_entities` with 1 KiB each; ids may have 64 KiB. One that finds no room is
+    /// [refused](super::Refusal::TooMany) until others have gone: nobody is passivated for it. Less than the longest id
+    /// there is, and that one is never started.
+    #[must_use]
+    pub const fn with_max_key_bytes(mut self, bytes: u64) -> Self {
+        self.max_key_bytes = bytes;
+        self
+    }
+
     /// How many messages are kept for entities that have no mailbox: they start, stop, wait for a restart or for the
     /// store. Default 100 000; at most [`EntityConfig::MAX_KEEP`]. What tasks hand back comes on top, and so does the
     /// message that an entity is started for.
@@ -131,6 +145,16 @@ impl EntityConfig {
     #[must_use]
     pub const fn with_pause(mut self, first: Duration, longest: Duration) -> Self {
         self.pause = (first, longest);
+        self
+    }
+
+    /// How long an entity that is to be passivated, since there are too many or somebody asked for it, may go on with
+    /// its start. Then its mailbox is closed, which has to end the start, and that counts as a failure. Default 6.4 s,
+    /// the time that entities of a shard that stops have before they are aborted. A short one fails slow starts when
+    /// there are too many entities; a long one lets starts that hang take up room.
+    #[must_use]
+    pub const fn with_start_limit(mut self, limit: Duration) -> Self {
+        self.start_limit = limit;
         self
     }
 
@@ -200,6 +224,9 @@ impl EntityConfig {
         if !is_interval(first) || !is_interval(longest) || first > longest {
             return Err(ConfigError::Pause);
         }
+        if !is_interval(self.start_limit) {
+            return Err(ConfigError::StartLimit);
+        }
         if !is_interval(self.restart_window) {
             return Err(ConfigError::RestartWindow);
         }
@@ -238,6 +265,8 @@ pub enum ConfigError {
     KeepPerShard,
     /// A pause is below a millisecond or above [`EntityConfig::MAX_INTERVAL`], or the first is longer than the longest.
     Pause,
+    /// `start_limit` is below a millisecond or above [`EntityConfig::MAX_INTERVAL`].
+    StartLimit,
     /// `restart_window` is below a millisecond or above [`EntityConfig::MAX_INTERVAL`].
     RestartWindow,
     /// The rate is zero, or its interval out of the same range.
@@ -255,6 +284,7 @@ impl ConfigError {
             Self::Keep => "keep",
             Self::KeepPerShard => "keep_per_shard",
             Self::Pause => "pause",
+            Self::StartLimit => "start_limit",
             Self::RestartWindow => "restart_window",
             Self::StartRate => "start_rate",
         }
@@ -285,7 +315,9 @@ impl fmt::Display for ConfigError {
                 f,
                 "{field} must go from at least 1 ms to at most {max:?}, and not shrink"
             ),
-            Self::RestartWindow => write!(f, "{field} must be between 1 ms and {max:?}"),
+            Self::StartLimit | Self::RestartWindow => {
+                write!(f, "{field} must be between 1 ms and {max:?}")
+            }
             Self::StartRate => write!(
                 f,
                 "{field} must be at least 1 in an interval between 1 ms and {max:?}"

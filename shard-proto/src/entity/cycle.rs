@@ -18,6 +18,10 @@ pub(super) enum Because {
     Asked,
 }
 
+fn key_len(key: &EntityKey) -> u64 {
+    u64::try_from(key.as_bytes().len()).unwrap_or(u64::MAX)
+}
+
 impl<P> Entities<P> {
     pub(super) fn tick(&mut self, now: Instant) -> Instant {
         self.now = self.now.max(now);
@@ -44,6 +48,12 @@ impl<P> Entities<P> {
     /// Whether one more entity may live.
     pub(super) fn has_room(&self) -> bool {
         self.used() < self.config.max_entities.saturating_mul(2)
+    }
+
+    /// Whether the id of one more entity fits.
+    pub(super) fn has_key_room(&self, key: &EntityKey) -> bool {
+        let bytes = self.key_bytes.saturating_add(key_len(key));
+        bytes <= self.config.max_key_bytes
     }
 
     /// Whether its shard stops.
@@ -89,6 +99,7 @@ impl<P> Entities<P> {
         slot.key = EntityKey::new(key.as_bytes());
         slot.shard = shard;
         slot.state = state;
+        self.key_bytes = self.key_bytes.saturating_add(key_len(key));
         self.index.insert_entity(&self.slots, index);
         let shard = self.shards.get_mut(shard as usize)?;
         shard.members.push_back(&mut self.slots, index);
@@ -104,6 +115,7 @@ impl<P> Entities<P> {
             return;
         };
         let (generation, shard) = (slot.generation, slot.shard);
+        self.key_bytes = self.key_bytes.saturating_sub(key_len(&slot.key));
         if let Some(shard) = self.shards.get_mut(shard as usize) {
             shard.members.remove(&mut self.slots, index);
         }
@@ -196,6 +208,12 @@ impl<P> Entities<P> {
         self.leave_lists(index);
         if !later {
             self.close(index);
+        } else if self
+            .slot(index)
+            .is_some_and(|it| it.state == State::Starting)
+        {
+            let limit = self.config.start_limit;
+            self.alarm_after(index, limit);
         }
     }
 
@@ -209,6 +227,7 @@ impl<P> Entities<P> {
 
     pub(super) fn begin_running(&mut self, index: u32) {
         let now = self.now;
+        self.alarms.remove(&mut self.slots, index);
         let Some(slot) = self.slots.get_mut(index as usize) else {
             return;
         };
@@ -244,6 +263,9 @@ impl<P> Entities<P> {
             return;
         };
         let asked = slot.state == State::Passivating;
+        // What waits for it would only have it hang once more: not without a pause, nor for ever.
+        let hung = slot.has(flag::HUNG) && end == End::Stopped;
+        let end = if hung { End::Failed } else { end };
         slot.clear(flag::LIFE);
         let left = !slot.kept.is_empty();
         match end {
@@ -366,6 +388,15 @@ impl<P> Entities<P> {
             }
             State::Parked if slot.kept.is_empty() => self.unpark(index),
             State::Waiting => self.restart(index),
+            State::Starting if slot.has(flag::START) => {
+                let limit = self.config.start_limit;
+                self.alarm_after(index, limit);
+            }
+            State::Starting => {
+                slot.set(flag::HUNG);
+                count(&mut self.stats.starts_given_up);
+                self.close(index);
+            }
             _ => {}
         }
     }

@@ -1,6 +1,6 @@
 //! Messages on their way in.
 
-use super::slot::{State, flag};
+use super::slot::{Phase, Shard, State, flag};
 use super::stats::count;
 use super::{Delivered, Entities, EntitySlot, Refusal};
 use crate::node::EntityKey;
@@ -58,13 +58,15 @@ impl<P> Entities<P> {
             None => !self.config.remember,
             Some(slot) => matches!(slot.state, State::Queued | State::Parked),
         };
-        let kept = self.shards.get(at as usize).map_or(0, |shard| shard.kept);
-        let full = self.kept.used() >= self.config.keep || kept >= self.config.keep_per_shard;
-        if full && !starts {
+        if self.keeps_enough(at) && !starts {
             return self.refuse(Refusal::KeepFull, payload);
         }
         let created = match found {
             None if !self.has_room() => return self.refuse(Refusal::TooMany, payload),
+            None if !self.has_key_room(key) => {
+                count(&mut self.stats.refused_key_bytes);
+                return self.refuse(Refusal::TooMany, payload);
+            }
             None => self.create(at, key, State::Recording),
             found => found,
         };
@@ -80,6 +82,34 @@ impl<P> Entities<P> {
         }
         self.wanted(index, found.is_none());
         Delivered::Kept
+    }
+
+    /// Whether as much is kept as may be, for all or for the shard.
+    fn keeps_enough(&self, shard: u32) -> bool {
+        let kept = self.shards.get(shard as usize).map_or(0, |it| it.kept);
+        self.kept.used() >= self.config.keep || kept >= self.config.keep_per_shard
+    }
+
+    /// Whether a message to the entity would be refused because of what is kept already ([`Refusal::KeepFull`]).
+    /// O(length of the id).
+    #[must_use]
+    pub fn is_choked(&self, shard: ShardId, key: &EntityKey) -> bool {
+        let Some(at) = self.find_shard(shard).filter(|at| self.keeps_enough(*at)) else {
+            return false;
+        };
+        let serves = |it: &Shard| it.phase == Phase::Serving;
+        if !self.shards.get(at as usize).is_some_and(serves) {
+            return false;
+        }
+        let found = self.index.entity(&self.slots, key);
+        match found.and_then(|index| self.slot(index)) {
+            None => self.config.remember && self.has_room(),
+            Some(slot) => {
+                slot.shard == at
+                    && !slot.takes()
+                    && !matches!(slot.state, State::Queued | State::Parked)
+            }
+        }
     }
 
     /// A message is kept for it.

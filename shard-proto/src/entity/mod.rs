@@ -182,6 +182,8 @@ pub struct Entities<P> {
     pacing: List<Pace>,
     queued: u32,
     tasks: u32,
+    /// Of all slots that are in use.
+    key_bytes: u64,
     /// How many queued entities may start until `window_ends`.
     allowance: u32,
     window_ends: Instant,
@@ -235,6 +237,7 @@ impl<P> Entities<P> {
             pacing: List::new(),
             queued: 0,
             tasks: 0,
+            key_bytes: 0,
             allowance,
             window_ends: now,
         })
@@ -460,7 +463,7 @@ impl<P> Entities<P> {
         (self.free, self.free_shards) = (List::new(), List::new());
         (self.idle, self.at_rest, self.pacing) = (List::new(), List::new(), List::new());
         (self.dirty, self.dirty_shards) = (List::new(), List::new());
-        (self.queued, self.tasks) = (0, 0);
+        (self.queued, self.tasks, self.key_bytes) = (0, 0, 0);
     }
 
     /// What to do next. O(1) amortised; poll until `None` after every input.
@@ -529,18 +532,16 @@ impl<P> Entities<P> {
         self.kept.used() as usize
     }
 
-    /// The same for one shard.
-    #[must_use]
-    pub fn kept_for(&self, shard: ShardId) -> usize {
-        let index = self.find_shard(shard);
-        let slot = index.and_then(|at| self.shards.get(at as usize));
-        slot.map_or(0, |slot| slot.kept as usize)
-    }
-
     /// How many remembered entities wait for their turn.
     #[must_use]
     pub const fn queued(&self) -> usize {
         self.queued as usize
+    }
+
+    /// How many bytes the ids of those entities have that are known here.
+    #[must_use]
+    pub const fn key_bytes(&self) -> u64 {
+        self.key_bytes
     }
 
     /// Whether another entity costs one that lives its place: say [`Entities::touched`] for what was used before it is

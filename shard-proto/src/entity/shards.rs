@@ -102,7 +102,7 @@ impl<P> Entities<P> {
             return count(&mut self.stats.remembered_refused);
         };
         let Some(index) = self.index.entity(&self.slots, key) else {
-            if self.queued >= self.config.max_entities {
+            if self.queued >= self.config.max_entities || !self.has_key_room(key) {
                 return count(&mut self.stats.remembered_refused);
             }
             if let Some(index) = self.create(at, key, State::Queued) {

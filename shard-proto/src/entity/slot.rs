@@ -79,6 +79,8 @@ pub(super) mod flag {
     pub(in super::super) const ASKED_ALIVE: u16 = 1 << 12;
     /// It is remembered, for sure.
     pub(in super::super) const RECORDED: u16 = 1 << 13;
+    /// Its start took too long, and is given up.
+    pub(in super::super) const HUNG: u16 = 1 << 15;
 
     /// What belongs to one life.
     pub(in super::super) const LIFE: u16 = START
@@ -91,7 +93,8 @@ pub(super) mod flag {
         | CLOSED
         | ABORTED
         | GONE
-        | FRESH;
+        | FRESH
+        | HUNG;
 }
 
 /// Failures since something went well. Most entities have none.

@@ -12,6 +12,8 @@ pub struct EntityStats {
     pub restarts: u64,
     /// Tasks that failed.
     pub failures: u64,
+    /// Starts given up, since they took too long and the entity was to go.
+    pub starts_given_up: u64,
     /// Entities that failed too often.
     pub parked: u64,
     /// ... and were forgotten early, since more than `max_entities` were parked.
@@ -32,6 +34,8 @@ pub struct EntityStats {
     pub refused_not_hosted: u64,
     /// Messages refused: too many entities.
     pub refused_too_many: u64,
+    /// ... because of the bytes of their ids.
+    pub refused_key_bytes: u64,
     /// Messages refused: too many are kept.
     pub refused_keep_full: u64,
     /// Messages refused or rejected: their entity is parked.

@@ -44,6 +44,9 @@ impl<P> Entities<P> {
         let others = slots.len() as u32 - free as u32 - self.queued - at_rest;
         assert_eq!(others, self.used());
 
+        let keys = slots.iter().map(|slot| slot.key.as_bytes().len() as u64);
+        assert_eq!(keys.sum::<u64>(), self.key_bytes());
+
         self.validate_alarms();
         let mut kept = 0;
         for (index, slot) in slots.iter().enumerate() {
@@ -121,6 +124,8 @@ impl<P> Entities<P> {
                 let ways = ways.into_iter().filter(|way| *way).count();
                 assert_eq!(ways, 1, "{name:?}");
             }
+            // One that shall go while it starts has no more time than that.
+            State::Starting => assert_eq!(alarm, slot.has(flag::PASSIVATE), "{name:?}"),
             _ => assert!(!alarm, "{name:?}"),
         }
         if matches!(slot.state, State::Queued | State::Forgetting) {

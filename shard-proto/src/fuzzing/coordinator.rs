@@ -162,6 +162,7 @@ impl World {
             proxy: false,
             last_beat_age: 0,
             storage_id: 0,
+            remembers: false,
             size: Size::default(),
             claims: list.finish(),
         });

@@ -404,6 +404,7 @@ fn claims(feed: &mut Feed<'_>, scratch: &mut [u8], check: impl Fn(&Control<'_>))
         proxy: feed.flag(),
         last_beat_age: feed.number(),
         storage_id: feed.number(),
+        remembers: feed.flag(),
         size: size(feed),
         claims,
     }));

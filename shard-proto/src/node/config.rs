@@ -270,6 +270,7 @@ pub struct TypeConfig {
     pub(crate) proxy: bool,
     pub(crate) role: String,
     pub(crate) storage_id: u64,
+    pub(crate) remembers: bool,
     pub(crate) storage_mismatch: StorageMismatch,
     pub(crate) buffer: u32,
     pub(crate) buffer_per_shard: u32,
@@ -294,6 +295,7 @@ impl TypeConfig {
             proxy: false,
             role: String::new(),
             storage_id: 0,
+            remembers: false,
             storage_mismatch: StorageMismatch::Refuse,
             buffer: 100_000,
             buffer_per_shard: 10_000,
@@ -331,6 +333,9 @@ impl TypeConfig {
         with_proxy: proxy: bool,
         /// Identity of the store this node opened for the type; 0 for none. Default: 0.
         with_storage_id: storage_id: u64,
+        /// Whether a store remembers which entities live; the same on every node that hosts the type: one that differs
+        /// from those that are registered is [refused](crate::wire::control::RegisterRefusal::Remember). Default: no.
+        with_remembers: remembers: bool,
         /// What this node does, when it leads, with one whose region opened another store than the others: without a
         /// common one, an entity recovers another history wherever it goes. Default: [`StorageMismatch::Refuse`].
         with_storage_mismatch: storage_mismatch: StorageMismatch,
@@ -338,8 +343,9 @@ impl TypeConfig {
         with_buffer: buffer: u32,
         /// Messages this node buffers for one shard. Default: 10 000.
         with_buffer_per_shard: buffer_per_shard: u32,
-        /// Bytes of messages longer than 1 KiB that are here for the type, buffered or in mailboxes, beyond which the
-        /// buffer takes no more of them. Less than the longest message, and that is never taken. Default: 64 MiB.
+        /// Bytes of messages, with their ids, that are here for the type, beyond which the buffer takes no more: of all that
+        /// are buffered, and of those longer than 1 KiB in mailboxes. Less than the longest message, and that is never
+        /// buffered. Default: 64 MiB.
         with_buffer_bytes: buffer_bytes: usize,
         /// Pause before something unanswered is said again. Default: 250 ms (LAN 100 ms).
         with_retry_interval: retry_interval: Duration,

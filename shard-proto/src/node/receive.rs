@@ -11,7 +11,9 @@ use super::{
     TypeIndex, Warning, count,
 };
 use crate::leadership::ControlError as LeadershipError;
-use crate::region::{Arrival, ControlError as RegionError, Origin, RejectReason, ReturnError};
+use crate::region::{
+    Arrival, ControlError as RegionError, Origin, RejectReason, ReturnError, Source,
+};
 use crate::wire::control::{Register, RegisterRefusal, RegisterRefused};
 use crate::wire::{Control, Data, Envelope, Flags, Header, Kind, Return, ReturnReason};
 use crate::{Epoch, Instant, NodeId, Term};
@@ -212,10 +214,9 @@ impl<B: Body> Node<B> {
         let mut message = from_wire(header.flags, envelope, body);
         message.sender = self.links.incarnation(peer)?;
         let kind = self.types.get_mut(ty)?;
-        message.weight = kind.scales.weigh(body.len());
-        if message.weight.is_some() {
-            kind.region.keep_new(!kind.scales.is_over());
-        }
+        let size = body.len().saturating_add(envelope.id.len());
+        message.weight = kind.scales.weigh(size);
+        kind.region.keep_new(!kind.scales.is_over());
         let arrival = kind
             .region
             .handle_envelope(now, from, shard, epoch, message);
@@ -234,6 +235,9 @@ impl<B: Body> Node<B> {
                 })
             }
             Arrival::Queued => {
+                if let Some(kept) = kind.region.newest_of(shard, Source::Others) {
+                    kind.scales.weigh_kept(size, &mut kept.weight);
+                }
                 self.types.touch(ty);
                 None
             }
@@ -319,6 +323,8 @@ impl<B: Body> Node<B> {
         let Some(kind) = self.types.touch(ty) else {
             return;
         };
+        let size = body.len().saturating_add(envelope.id.len());
+        kind.scales.weigh_kept(size, &mut message.weight);
         let epoch = header.epoch();
         let (reason, message) =
             match kind

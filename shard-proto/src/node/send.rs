@@ -8,7 +8,7 @@ use super::{
     Ask, Body, BodyError, EntityKey, Message, Node, NodeCommand, REPLY_NONE, ReplyTo, SendError,
     Sent, TypeIndex, count,
 };
-use crate::region::{Origin, RejectReason, Route, RouteError};
+use crate::region::{Origin, RejectReason, Route, RouteError, Source};
 use crate::wire::data::ENVELOPE_LEN;
 use crate::wire::{Data, DataHead, Flags, Flush, Flushed, MAX_ID_LEN, PutError, ReturnReason, put};
 use crate::{EntityTypeId, Epoch, Incarnation, Instant, NodeId, ShardId};
@@ -153,9 +153,7 @@ impl<B: Body> Node<B> {
         let correlation = ask.and_then(|ask| self.asks.insert(ask)).unwrap_or(0);
         message.correlation = correlation;
         message.weight = kind.scales.weigh(size);
-        if message.weight.is_some() {
-            kind.region.keep_new(!kind.scales.is_over());
-        }
+        kind.region.keep_new(!kind.scales.is_over());
         let routed = kind.region.route(now, shard, message);
         kind.region.keep_new(true);
         let kept = matches!(routed, Ok(Route::Remote { .. } | Route::Queued));
@@ -175,6 +173,9 @@ impl<B: Body> Node<B> {
                 self.send_remote(now, ty, to, shard, epoch, payload)
             }
             Ok(Route::Queued) => {
+                if let Some(kept) = kind.region.newest_of(shard, Source::Here) {
+                    kind.scales.weigh_kept(size, &mut kept.weight);
+                }
                 self.types.touch(ty);
                 Ok(Sent::Queued)
             }

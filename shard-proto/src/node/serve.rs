@@ -17,9 +17,8 @@ impl<B: Body> Node<B> {
     }
 
     /// Hands back, in order, what an entity of a stopping shard has not handled, between
-    /// [`NodeCommand::StopShard`](super::NodeCommand::StopShard) and [`Node::shard_stopped`]. It goes in
-    /// front of what was buffered since; one whose
-    /// sender's life has ended is reported.
+    /// [`NodeCommand::StopShard`](super::NodeCommand::StopShard) and [`Node::shard_stopped`]. It goes in front of what
+    /// was buffered since; one whose sender's life has ended is reported.
     ///
     /// # Errors
     /// No buffer slot is left, or the shard is not stopping under that epoch: the message is handed back. Report it to
@@ -52,6 +51,11 @@ impl<B: Body> Node<B> {
             self.release(&mut message);
             return Err(message);
         };
+        let size = message
+            .body
+            .len_hint()
+            .saturating_add(message.id.as_bytes().len());
+        kind.scales.weigh_kept(size, &mut message.weight);
         let given = kind.region.give_back(now, shard, epoch, origin, message);
         given.map_err(|mut message| {
             self.release(&mut message);

@@ -327,6 +327,7 @@ impl TypeConfig {
             .with_buffer_per_shard(self.buffer_per_shard)
             // A proxy opens no store.
             .with_storage_id(if self.proxy { 0 } else { self.storage_id })
+            .with_remembers(self.remembers)
             .with_used(match self.keep {
                 KeepShards::First(count) => Some(count),
                 _ => None,

@@ -1,16 +1,17 @@
-//! How many bytes the long messages of an entity type hold.
+//! How many bytes the messages of an entity type hold, ids included.
 //!
-//! Buffers are bounded by the number of messages, which says enough about short ones. Long ones are weighed while they
-//! are here, from their arrival until they are handled, sent on or handed back: whoever drops a message takes its
-//! weight off. An adapter whose mailboxes keep what was delivered keeps the weight with it.
+//! What is buffered is weighed, and so is any long message that is here, from its arrival until it is handled, sent on
+//! or handed back: whoever drops a message takes its weight off. An adapter whose mailboxes keep what was delivered
+//! keeps the weight with it. Short messages that pass through, to a mailbox or a link, are not weighed, since that would
+//! cost more than the rest of their way; the number of messages in a mailbox bounds them.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// A message longer than this is a long one.
+/// A message that is longer than this, with its id, is a long one.
 const LONG: usize = 1024;
 
-/// What a long message adds to what its entity type holds on this node, until this is dropped.
+/// What a message adds to what its entity type holds on this node, until this is dropped.
 #[derive(Debug)]
 pub struct Weight {
     bytes: usize,
@@ -42,13 +43,19 @@ impl Scales {
         }))
     }
 
-    /// Weighs a message of so many bytes: nothing to carry for a short one.
+    /// Weighs a message of so many bytes that passes through: nothing to carry for a short one.
     #[inline]
     pub(super) fn weigh(&self, bytes: usize) -> Option<Weight> {
         (bytes > LONG).then(|| Weight::new(bytes, Arc::clone(&self.0)))
     }
 
+    /// Weighs a message of so many bytes that stays, unless it was.
+    pub(super) fn weigh_kept(&self, bytes: usize, weight: &mut Option<Weight>) {
+        weight.get_or_insert_with(|| Weight::new(bytes, Arc::clone(&self.0)));
+    }
+
     /// Whether there is too much already.
+    #[inline]
     pub(super) fn is_over(&self) -> bool {
         self.0.is_over()
     }
@@ -104,6 +111,11 @@ mod tests {
     fn long_messages_weigh_as_long_as_they_are_here() {
         let scales = Scales::new(5000);
         assert_eq!(scales.weigh(LONG), None);
+        let mut kept = None;
+        scales.weigh_kept(1, &mut kept);
+        scales.weigh_kept(1, &mut kept);
+        assert_eq!(scales.0.bytes.load(Ordering::Relaxed), 1);
+        drop(kept);
         let one = scales.weigh(5000);
         assert!(!scales.is_over());
         let two = one.clone();

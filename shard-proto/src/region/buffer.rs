@@ -85,6 +85,15 @@ fn get_mut<P>(buffer: &mut [BufferSlot<P>], index: u32) -> Option<&mut BufferSlo
     buffer.get_mut(index as usize)
 }
 
+/// The message in a slot.
+#[cfg(feature = "alloc")]
+pub(super) fn message_mut<P>(buffer: &mut [BufferSlot<P>], index: u32) -> Option<&mut P> {
+    match &mut get_mut(buffer, index)?.content {
+        Content::Message(payload) => Some(payload),
+        _ => None,
+    }
+}
+
 /// How many slots the list has.
 pub(super) fn len<P>(buffer: &[BufferSlot<P>], tail: u32) -> u32 {
     get(buffer, tail).map_or(0, |last| last.len)

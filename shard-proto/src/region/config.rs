@@ -21,6 +21,7 @@ pub struct RegionConfig {
     pub(super) buffer_per_shard: u32,
     pub(super) return_window: u32,
     pub(super) storage_id: u64,
+    pub(super) remembers: bool,
     pub(super) used: Option<u32>,
     pub(super) seed: u64,
     #[cfg(test)]
@@ -50,6 +51,7 @@ impl RegionConfig {
             buffer_per_shard: 10_000,
             return_window: 16_384,
             storage_id: 0,
+            remembers: false,
             used: None,
             seed: 0,
             #[cfg(test)]
@@ -157,6 +159,13 @@ impl RegionConfig {
     #[must_use]
     pub const fn with_storage_id(mut self, id: u64) -> Self {
         self.storage_id = id;
+        self
+    }
+
+    /// Whether a store remembers which entities of the type live. The same on every node that hosts it. Default: no.
+    #[must_use]
+    pub const fn with_remembers(mut self, remembers: bool) -> Self {
+        self.remembers = remembers;
         self
     }
 

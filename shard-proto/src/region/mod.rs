@@ -103,6 +103,16 @@ impl<P, S: core::fmt::Debug> Region<P, S> {
     }
 }
 
+/// Whose messages of a shard are meant.
+#[cfg(feature = "alloc")]
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Source {
+    /// Of callers on this node.
+    Here,
+    /// Of other nodes.
+    Others,
+}
+
 impl<P, S: RegionStorage<P>> Region<P, S> {
     /// Makes a region of the node `me` and empties its storage. `session` is the node's incarnation, its lapses so
     /// far, and how often the region was started in this process before.
@@ -302,6 +312,18 @@ impl<P, S: RegionStorage<P>> Region<P, S> {
     #[inline]
     pub const fn keep_new(&mut self, keep: bool) {
         self.machine.full = !keep;
+    }
+
+    /// The message of that source that the shard's buffer took last. O(1).
+    #[cfg(feature = "alloc")]
+    pub(crate) fn newest_of(&mut self, shard: ShardId, source: Source) -> Option<&mut P> {
+        let t = self.storage.tables();
+        let slot = t.shards.get(shard.0 as usize)?;
+        let tail = match source {
+            Source::Here => slot.local,
+            Source::Others => slot.remote,
+        };
+        buffer::message_mut(t.buffer, tail)
     }
 
     /// The host started a shard ([`Command::StartShard`]). Anything but the answer to the newest one is ignored.

@@ -63,6 +63,7 @@ const fn is_final(reason: RegisterRefusal) -> bool {
         RegisterRefusal::ShardCount { .. }
             | RegisterRefusal::ShardHash { .. }
             | RegisterRefusal::Storage { .. }
+            | RegisterRefusal::Remember { .. }
             | RegisterRefusal::Claims
     )
 }
@@ -219,6 +220,7 @@ impl Machine {
             proxy: self.config.proxy,
             last_beat_age: micros(self.now.since(self.last_beat)),
             storage_id: self.config.storage_id,
+            remembers: self.config.remembers && !self.config.proxy,
             size: self.sizing.known,
             claims: claims.finish(),
         }

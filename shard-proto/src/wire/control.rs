@@ -251,6 +251,8 @@ pub struct Register<'a> {
     pub last_beat_age: u64,
     /// The store this region opened; 0 for none.
     pub storage_id: u64,
+    /// It has a store remember which entities live.
+    pub remembers: bool,
     /// The newest size of the type that it knows.
     pub size: Size,
     /// What it hosts. Check it with [`Claims::validate`] before use.
@@ -309,6 +311,11 @@ pub enum RegisterRefusal {
     Claims,
     /// More regions than the coordinator has room for.
     Full,
+    /// The other regions that host the type do not do the same about remembering which entities live.
+    Remember {
+        /// Whether this one remembers.
+        region: bool,
+    },
 }
 
 /// See [`Control::Deregister`].

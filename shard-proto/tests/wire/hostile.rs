@@ -201,7 +201,7 @@ fn values_that_nobody_can_mean_are_out_of_range() {
     // `TermRefused`: 2^36.
     let term = [0x80, 0x80, 0x80, 0x80, 0x80, 0x02];
     // `Register`: part 1 of 1; part 0 of 0.
-    let part = |part, parts| [part, parts, 0, 0, 0, 1, b'c', 1, 0, 0, 0, 0, 0, 0, 0, 0];
+    let part = |part, parts| [part, parts, 0, 0, 0, 1, b'c', 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     for (kind, body) in [
         (Kind::WELCOME, &welcome[..]),
         (Kind::TERM_REFUSED, &term),

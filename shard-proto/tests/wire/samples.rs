@@ -230,6 +230,7 @@ fn coordination() -> Vec<Sample> {
         },
         RegisterRefusal::Claims,
         RegisterRefusal::Full,
+        RegisterRefusal::Remember { region: true },
     ];
     let mut controls = vec![
         Control::Register(Register {
@@ -243,6 +244,7 @@ fn coordination() -> Vec<Sample> {
             proxy: false,
             last_beat_age: 250_000,
             storage_id: 77,
+            remembers: true,
             size,
             // One run of three, one of one, one that drains.
             claims: claims(
@@ -489,6 +491,7 @@ pub(crate) fn maximal() -> Vec<Control<'static>> {
             proxy: true,
             last_beat_age: u64::MAX,
             storage_id: u64::MAX,
+            remembers: true,
             size,
             claims,
         }),

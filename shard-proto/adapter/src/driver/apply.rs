@@ -15,6 +15,7 @@ use crate::error::{AskError, LeaveError, TypeError};
 use crate::host::{Crowded, Desk, Effect, From, Host, Refused};
 use crate::report::Reason;
 use crate::shared::Input;
+use crate::task::caught;
 
 use super::{Command, Driver, Phase, STOP};
 
@@ -306,6 +307,8 @@ impl Driver {
                 strategy,
                 make,
             } => {
+                // It drops what is the application's if the type is refused.
+                let make = |added| caught(|| make(added)).flatten();
                 if self.phase != Phase::Running {
                     let error = AddTypeError::Leaving;
                     make(Err(TypeError::Refused { name, error }));
@@ -397,7 +400,7 @@ impl Driver {
             }
             Input::Command(command) => match *command {
                 Command::AddType { make, .. } => {
-                    make(Err(TypeError::Stopped));
+                    caught(|| make(Err(TypeError::Stopped)));
                 }
                 Command::Leave(leaver, _) => self.leavers.push(leaver),
                 Command::Shutdown(stopper) => self.stoppers.extend(stopper),

@@ -9,7 +9,7 @@ use core::str;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use shard_proto::entity::{Delivered, End, Entities, EntityCommand, EntitySlot};
+use shard_proto::entity::{Delivered, End, Entities, EntityCommand, EntitySlot, Refusal};
 use shard_proto::node::{EntityKey, Message, Weight};
 use shard_proto::wire::control::RegisterRefusal;
 use shard_proto::{Epoch, Home, Instant, ShardId, earliest};
@@ -337,6 +337,9 @@ impl<E: Entity> Host for TypeHost<E> {
             Delivered::Mailbox { slot, payload } => (slot, payload),
             Delivered::Kept => return Ok(None),
             Delivered::Refused { reason, payload } => {
+                if reason == Refusal::KeepFull && payload.caller.is_local() {
+                    self.shared.choked.add(&message.id);
+                }
                 let reason = self.reason(reason);
                 return Self::refuse_item(reason, payload, message);
             }
@@ -534,8 +537,11 @@ impl<E: Entity> Host for TypeHost<E> {
         if before != now {
             congested.store(now, Ordering::Relaxed);
         }
+        let choked = &self.shared.choked;
+        choked.retain(|key| self.core.is_choked(self.shared.shard(key.as_bytes()), key));
         self.shared.waiters.wake();
-        let stats = *self.core.stats();
+        let mut stats = *self.core.stats();
+        stats.refused_keep_full += choked.refused();
         let mut told = lock(&self.shared.entities);
         if *told != stats {
             *told = stats;
@@ -582,6 +588,7 @@ impl<E: Entity> Host for TypeHost<E> {
             running.task.abort();
         }
         self.shared.directory.pin().clear();
+        self.shared.choked.clear();
         self.shared.status.stopped();
         self.shared.waiters.wake();
     }

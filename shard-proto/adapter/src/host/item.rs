@@ -29,10 +29,10 @@ pub(super) fn to_item<E: Entity>(
             None => Inbound::Encoded(encoded),
             Some(weight) => Inbound::Long(Box::new((encoded, weight))),
         },
-        Body::Value(value) => match value.into_any().downcast::<E::Message>() {
-            Ok(message) => Inbound::Value(*message),
+        value @ Body::Value(_) => match value.into_value() {
+            Some(message) => Inbound::Value(message),
             // A value of another type than the entity's: nothing in this crate makes one.
-            Err(_) => return Err((Body::Encoded(Encoded::EMPTY), from)),
+            None => return Err((Body::Encoded(Encoded::EMPTY), from)),
         },
     };
     let caller = match tag {

@@ -258,6 +258,41 @@ fn another_type_of_the_same_hash_is_refused() {
 }
 
 #[test]
+fn hosts_that_remember_and_hosts_that_do_not_are_not_mixed() {
+    let host = |node: u64, remembers: bool| Register {
+        remembers,
+        ..part_of(session(node), Claims::EMPTY, 4)
+    };
+    for remembers in [true, false] {
+        let mut bed = Bed::open(4, 0);
+        for node in 1..=4 {
+            bed.up(node);
+        }
+        let proxy = Register {
+            proxy: true,
+            ..host(1, !remembers)
+        };
+        // One that only sends has no say.
+        bed.control(1, &Control::Register(proxy)).unwrap();
+        for node in [2, 3] {
+            let register = Control::Register(host(node, remembers));
+            bed.control(node, &register).unwrap();
+            bed.control(node, &register).unwrap();
+        }
+        let other = Control::Register(host(4, !remembers));
+        let region = !remembers;
+        let refused = ControlError::Refused(RegisterRefusal::Remember { region });
+        assert_eq!(bed.control(4, &other), Err(refused));
+        bed.removed(2);
+        assert_eq!(bed.control(4, &other), Err(refused));
+        // Those that were in its way have gone.
+        bed.removed(3);
+        bed.settle();
+        assert_eq!(bed.control(4, &other), Ok(()));
+    }
+}
+
+#[test]
 fn r5_8_two_stores_in_one_type_are_refused_or_warned_of() {
     let store = |node: u64, id: u64| Register {
         storage_id: id,

@@ -111,6 +111,7 @@ pub(super) fn part_of<'a>(session: Session, claims: Claims<'a>, shards: u32) -> 
         proxy: false,
         last_beat_age: 0,
         storage_id: 0,
+        remembers: false,
         size: Size::default(),
         claims,
     }

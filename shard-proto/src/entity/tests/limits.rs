@@ -177,13 +177,74 @@ fn what_is_kept_is_bounded() {
     assert_eq!(host.send("b", 1), "mailbox 1");
     // What tasks hand back is taken whatever the bounds.
     host.ended("a", End::Failed, &[1, 2, 3, 4, 5, 6]);
-    assert_eq!((host.it.kept(), host.it.kept_for(S)), (6, 6));
-    assert_eq!(host.it.kept_for(other), 0);
+    assert_eq!(host.it.kept(), 6);
+    assert!(host.it.is_choked(S, &"a".into()));
+    // They start for their message, or have a mailbox, or are not of that shard.
+    for (shard, key) in [(S, "new"), (S, "b"), (other, "a"), (other, "z")] {
+        assert!(!host.it.is_choked(shard, &key.into()), "{key}");
+    }
     assert_eq!(host.send("a", 7), "KeepFull 7");
     // One that starts for its message needs no room for it, but for what follows.
     assert_eq!(host.send_to(other, "z", 7), "kept");
     assert_eq!(host.send_to(other, "z", 8), "KeepFull 8");
     assert_eq!(host.all(), ["start z", "deliver z 7", "publish z"]);
+}
+
+#[test]
+fn a_start_that_hangs_is_given_up_when_the_entity_is_to_go() {
+    let config = config().with_max_entities(1).with_start_limit(ms(500));
+    let mut host = Host::new(config);
+    host.send("a", 1);
+    assert_eq!(host.all(), ["start a", "deliver a 1", "publish a"]);
+    // As long as nobody needs its room it may take its time.
+    host.pass(ms(5000));
+    assert!(host.all().is_empty());
+    host.run("b");
+    host.pass(ms(499));
+    assert!(host.all().is_empty());
+    host.pass(ms(1));
+    assert_eq!(host.all(), ["close a"]);
+    host.send("a", 2);
+    host.ended("a", End::Stopped, &[1]);
+    // It failed: its messages do not have it hang again at once.
+    assert_eq!(host.phase("a"), Some(EntityPhase::Waiting));
+    assert_eq!(host.it.stats().starts_given_up, 1);
+    host.pass(ms(10));
+    assert!(host.all().contains(&"start a".into()));
+    // Somebody wants it to go, and this time it does start in time.
+    host.passivate("a");
+    host.pass(ms(499));
+    host.started("a");
+    host.pass(ms(5000));
+    assert_eq!(host.it.stats().starts_given_up, 1);
+    assert!(host.all().contains(&"close a".into()));
+}
+
+#[test]
+fn ids_are_bounded_in_bytes() {
+    let config = config().with_max_key_bytes(10).with_remember(true);
+    let mut host = Host::new(config);
+    host.run("12345");
+    assert_eq!(host.send("123456", 1), "TooMany 1");
+    host.remembered("123456");
+    assert_eq!(host.it.stats().remembered_refused, 1);
+    // What is known needs no more room.
+    assert_eq!(host.send("12345", 2), "mailbox 2");
+    host.run("abcde");
+    assert_eq!(host.it.key_bytes(), 10);
+    assert_eq!(host.send("x", 3), "TooMany 3");
+    assert_eq!(host.it.stats().refused_key_bytes, 2);
+    assert_eq!(host.it.stats().refused_too_many, 2);
+    // An id takes up room until it is forgotten.
+    host.ended("abcde", End::Stopped, &[]);
+    assert_eq!(host.send("x", 4), "TooMany 4");
+    assert_eq!(host.all(), ["record abcde false"]);
+    host.recorded("abcde", false, true);
+    assert_eq!(host.it.key_bytes(), 5);
+    host.remembered("edcba");
+    assert_eq!(host.it.queued(), 1);
+    host.it.end();
+    assert_eq!(host.it.key_bytes(), 0);
 }
 
 #[test]

@@ -300,3 +300,29 @@ fn who_finds_no_room_among_the_members_waits_for_it() {
         cluster.run_until(20 * SECOND, |cluster| cluster.is_registered(cart));
     }
 }
+
+/// Short messages, and ids of up to 64 KiB, weigh what they are long while they are buffered, wherever they came from.
+#[test]
+fn what_is_buffered_is_bounded_in_bytes() {
+    let mut cluster = Cluster::new(1);
+    for name in ["a", "b"] {
+        cluster.start(name, config(links(), &["a", "b"]));
+    }
+    let cart = CART.with_buffer_bytes(3000);
+    let ty = cluster.add_type_everywhere(&cart);
+    let id = "x".repeat(900);
+    // Nobody leads: there is no home.
+    let taken = (0..10).filter(|_| cluster.tell(0, ty, &id)).count();
+    assert_eq!(taken, 4, "that is one more than 3000 bytes");
+    assert!(!cluster.tell(0, ty, "y"));
+    cluster.form();
+    cluster.run_until(5 * SECOND, |cluster| cluster.is_registered(ty));
+    cluster.run(5 * SECOND);
+    cluster.check_quiet();
+    // Nothing of it is left on the scales.
+    for _ in 0..100 {
+        assert!(cluster.tell(0, ty, &id));
+    }
+    cluster.run(5 * SECOND);
+    cluster.check_quiet();
+}

@@ -22,9 +22,10 @@ impl<E: Entity> TypeHost<E> {
                     tracing::warn!(
                         entity_type = E::TYPE,
                         running = self.core.running(),
+                        key_bytes = self.core.key_bytes(),
                         refused = self.too_many,
                         "no room for another entity, and those that shall go for it have not stopped yet: raise the \
-                         setting `max_entities`"
+                         setting `max_entities`, or `max_key_bytes` if it is the ids that take up the room"
                     );
                 }
                 Reason::TooManyEntities
