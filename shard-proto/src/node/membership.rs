@@ -163,9 +163,13 @@ impl<B: Body> Node<B> {
         let now = self.now;
         let mut full = self.leadership.handle_member(now, change).is_err();
         self.lead_dirty = true;
+        let congested = self.congested_link(change);
         for (_, kind) in self.types.touch_all() {
             full |= kind.coordinator.handle_member(now, change).is_err();
             full |= kind.region.handle_member(now, change).is_err();
+            if let Some(node) = congested {
+                kind.region.handle_congestion(now, node, true);
+            }
         }
         // They have more room than the list of members; a part that is full of lives that ended says so here. They
         // go when their leases are over.
@@ -178,6 +182,17 @@ impl<B: Body> Node<B> {
                 self.warn(node, NODES_FULL, || Warning::NodesFull { node });
             }
         }
+    }
+
+    /// The node of a member whose link is full: what goes back to one that is none yet may have filled it, which regions
+    /// that did not know it did not hear of.
+    fn congested_link(&self, change: MemberChange) -> Option<NodeId> {
+        let MemberChange::Member(member) = change else {
+            return None;
+        };
+        let peer = self.links.slot(member.node)?;
+        let is_its_own = self.links.incarnation(peer) == Some(member.incarnation);
+        (is_its_own && self.links.is_congested(peer)).then_some(member.node)
     }
 
     /// Handles what links have to say. Cheap if they have nothing.

@@ -147,10 +147,13 @@ pub(crate) trait Outlet {
     }
 }
 
-/// How much may wait to go back to a node: all that the region may have had to send back, and what arrives from a peer
-/// that is not told yet. Who sends more acknowledges nothing.
-pub(crate) const fn most_waiting(buffer: u32, window: u32) -> usize {
-    buffer.saturating_add(window.saturating_mul(8)) as usize
+/// How much may wait to go back to a node: all that the region may have had to send back, what arrives from a peer that is
+/// not told yet, and the markers of paths to it, which wait among it. Who sends more acknowledges nothing.
+pub(crate) const fn most_waiting(buffer: u32, window: u32, shards: u32) -> usize {
+    // A path that is left while it is flushed is marked again.
+    let markers = shards.saturating_mul(2);
+    let waiting = buffer.saturating_add(window.saturating_mul(8));
+    waiting.saturating_add(markers) as usize
 }
 
 /// One type of a node.
@@ -194,7 +197,7 @@ impl<B: Body> Outlet for TypeOutlet<'_, B> {
         let config = &self.node.config;
         let (frames, bytes) = (config.window_frames, config.window_bytes.saturating_mul(8));
         self.kind().is_none_or(|kind| {
-            let most = most_waiting(kind.config.buffer, frames);
+            let most = most_waiting(kind.config.buffer, frames, kind.config.shard_count);
             kind.stuck.count(node) < most && !kind.scales.is_over_by(bytes as usize)
         })
     }

@@ -264,7 +264,8 @@ impl Machine {
             if named.previous.is_some() || !slot.has(flag::FLUSHING) {
                 slot.clear(flag::UNCONFIRMED);
             }
-            if is_lapsed {
+            // The epoch before that of the home: not of a path that is flushed as before a leave, and used again.
+            if is_lapsed && !slot.flushes_home() {
                 self.note_lapsed(t, index);
             }
             return;

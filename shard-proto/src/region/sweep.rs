@@ -163,17 +163,21 @@ impl Machine {
         slot.armed &= !is_due;
         if slot.has(flag::FLUSHING) && is_due {
             slot.patience = slot.patience.saturating_sub(1);
+            let path = t.nodes.get(usize::from(slot.path_node));
+            let is_full = path.is_some_and(|node| node.congested);
             let knows_newer = slot.state != State::None && slot.epoch > slot.path_epoch;
             if !is_member(t.nodes, slot.path_node) {
                 self.end_flush(t, index, FlushEnd::Ended);
             } else if slot.patience == 0 && knows_newer {
                 self.end_flush(t, index, FlushEnd::TimedOut);
             } else if slot.patience > 0
+                && !is_full
                 && patience
                     .wrapping_sub(slot.patience)
                     .is_multiple_of(FLUSH_AGAIN)
             {
-                // The old home may have had no room for the marker, or not have known this node.
+                // The old home may have had no room for the marker, or not have known this node. Not while the link is
+                // full: the one before it waits there.
                 slot.set(flag::FLUSH);
             }
         }

@@ -1,6 +1,6 @@
 //! What the events of a world do: frames arrive, entities start, handle and stop, callers send, the script is asked.
 
-use super::cluster::Running;
+use super::cluster::{ACK_DELAY, Running};
 use super::event::What;
 use super::machine::{Body, Sink};
 use super::net::NOBODY;
@@ -168,8 +168,12 @@ impl<St: Store> World<St> {
         }
         let now = self.core.now;
         let window = self.core.config.window as usize;
+        let back = self.core.net.index(to, from);
+        let acknowledges = !self.core.net.links[back].cut;
         let state = &mut self.core.net.links[link];
-        state.acknowledge(now.saturating_sub(10_000));
+        if acknowledges {
+            state.acknowledge(now.saturating_sub(ACK_DELAY));
+        }
         if !state.congested
             || state.unacknowledged() > window / 2
             || state.from_life != self.core.hosts[from].life

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use super::cluster::ACK_DELAY;
 use super::event::What;
 use super::life::TERM_UNIT;
 use super::membership::Happened;
@@ -25,7 +26,11 @@ impl<St: Store> World<St> {
             link.stamp += 1;
         } else {
             link.down_until = link.down_until.max(again);
+            let acknowledged = link.down_until + ACK_DELAY;
             self.core.arm(index);
+            // What arrived the other way meanwhile is acknowledged now.
+            let link = self.core.net.index(to, from) as u16;
+            self.core.events.push(acknowledged, What::Room { link });
         }
     }
 

@@ -199,28 +199,53 @@ fn r4_3_nor_do_they_after_the_newer_home_is_gone() {
     world.home_is(A, B, 1, Previous::Completed);
     world.map(A, B, 1);
     assert_eq!(world.region(A).phase(S), Some(ShardPhase::Unknown));
-    // Not even where nothing newer was ever named: what came back late would mix with what is sent anew.
+}
+
+/// That a home came after one that lapsed says nothing of the path to it, which a node that leaves flushes.
+#[test]
+fn r4_3_a_lapse_before_the_home_in_use_ends_no_flush_of_the_path_to_it() {
     let mut world = World::new(&[A, B, D]);
-    world.settle_on(&[A], B, 1);
-    world.cut = vec![(A, B), (B, A)];
+    world.home_is(B, B, 1, Previous::Lapsed);
+    world.home_is(A, B, 1, Previous::Lapsed);
+    world.host(B).quick = false;
     world.send(A);
+    world.run();
+    world.host(B).prompt = false;
+    world.cut = vec![(B, A)];
     let now = world.now;
     world.region(A).flush_paths(now);
-    world.region(B).handle_lapse(now, 1);
+    world.hand_off(B, 1);
+    // The answer is repeated, or late.
     world.home_is(A, B, 1, Previous::Lapsed);
-    world.pass(250);
-    assert_eq!(world.region(A).stats().paths_lapsed, 1);
-    for _ in 0..2 {
-        world.home_is(A, B, 1, Previous::Completed);
-        world.map(A, B, 1);
-    }
-    assert_eq!(world.region(A).home(S), None);
-    world.send(A);
-    world.settle_on(&[A], D, 2);
+    world.pass(2_000);
+    assert_eq!(world.region(A).flushing(), 1);
+    assert_eq!(world.region(A).stats().paths_lapsed, 0);
+    world.stopped(B, S, epoch(1), false);
     world.cut.clear();
+    world.settle_on(&[A, B], D, 2);
     world.run();
+    assert_eq!(world.region(A).flushing(), 0);
+    assert_eq!(world.numbers_handled(A), [0], "it came back and went on");
     assert_eq!(world.nodes_handled(A), [D]);
-    assert_eq!(world.host(A).numbers_rejected(), [0], "reported");
+    assert_eq!(world.host(A).numbers_rejected(), []);
+}
+
+#[test]
+fn r4_2_no_marker_follows_one_that_waits_for_a_full_link() {
+    let mut world = World::new(&[A, B, D]);
+    world.settle_on(&[A], B, 1);
+    world.send(A);
+    world.run();
+    world.cut = vec![(A, B)];
+    let now = world.now;
+    world.region(A).handle_congestion(now, B, true);
+    world.home_is(A, D, 2, Previous::Completed);
+    world.pass(7_000);
+    assert_eq!(markers(&world, A, B), 1);
+    let now = world.now;
+    world.region(A).handle_congestion(now, B, false);
+    world.pass(2_000);
+    assert_eq!(markers(&world, A, B), 2, "the first may have been dropped");
 }
 
 #[test]

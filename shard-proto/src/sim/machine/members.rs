@@ -78,8 +78,16 @@ impl<St: Store> Machine<St> {
     /// The membership service says something. Whoever keeps the links ends those of a life that is over first, so
     /// that what never left goes back into the buffers before the regions hear of the end.
     pub fn handle_member(&mut self, now: Instant, change: MemberChange, sink: &mut impl Sink) {
-        self.enter(now, sink);
+        let now = self.enter(now, sink);
         self.learn(change, sink);
+        // What goes back to one that is no member yet may have filled its link.
+        if let MemberChange::Member(Member { node, .. }) = change
+            && sink.is_congested(node)
+        {
+            for kind in &mut self.kinds {
+                kind.region.handle_congestion(now, node, true);
+            }
+        }
     }
 
     fn learn(&mut self, change: MemberChange, sink: &mut impl Sink) {

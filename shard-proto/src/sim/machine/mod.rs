@@ -137,7 +137,7 @@ impl<St: Store> Machine<St> {
                 coordinator: Coordinator::new(now, settings, Moving::new(strategy()), storage)
                     .ok()?,
                 stuck: Stuck::new(),
-                most_waiting: most_waiting(config.buffer, config.window),
+                most_waiting: most_waiting(config.buffer, config.window, config.shards),
                 sent: 0,
                 arrived: 0,
                 dirty: true,
