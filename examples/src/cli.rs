@@ -306,6 +306,34 @@ pub struct Node {
     pub lan: bool,
 }
 
+/// A node like `node`, without an async runtime: the core on std threads and blocking sockets.
+///
+/// A line `ENTITY TEXT` on stdin asks an entity, like `send`; `leave`, or Ctrl-C, leaves.
+#[derive(Clone, Debug, Parser)]
+#[command(version)]
+pub struct Threads {
+    /// The node's name; unique in the cluster
+    #[arg(long)]
+    pub name: String,
+    /// Where it listens
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    pub listen: SocketAddr,
+    /// The address of another node; may be repeated
+    #[arg(long, value_name = "ADDRESS")]
+    pub seed: Vec<String>,
+    /// How many shards; the same on all nodes
+    #[arg(long, default_value = "256", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub shards: u32,
+    /// Names of the 1, 3 or 5 nodes that vote, the same everywhere
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        default_value = "a,b,c"
+    )]
+    pub voters: Vec<String>,
+}
+
 /// Sends a message to an entity and prints the answer.
 #[derive(Clone, Debug, Parser)]
 #[command(version, after_help = NODES)]

@@ -3,6 +3,7 @@
 //! - `cluster`: the main job: flight records, accounted for by sharded entities while nodes join, leave and fail.
 //! - `takeover`: how long shards are without service when their node hangs, over many runs.
 //! - `node` and `send`: the same node as a program of its own, and a client that talks to it.
+//! - `threads`: such a node without an async runtime: the core on std threads and blocking sockets.
 //! - `in_memory`: two regions and a coordinator without any I/O, printed step by step.
 //! - `mutants`: deliberate faults of the protocol, planted in a copy: the simulator must find each.
 //! - `bench`: what this machine can do, and what the sharded entities make of it.

@@ -1,7 +1,10 @@
 //! The entity of `node` and `send`: counts what it is told, and says where it lives.
 
+use std::collections::HashMap;
+
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use shard_tokio::{Context, Entity, Epoch, Term};
+use shard_tokio::{Context, Entity, Epoch, ShardId, Term};
 
 use crate::{
     clock,
@@ -75,5 +78,61 @@ impl Probed for Visitor {
             epoch: epoch.to_bits(),
             at_us: heard.at_us,
         })
+    }
+}
+
+/// The visitors of a node whose runtime is not tokio: what they are sent and answer, in `shard-tokio`'s encoding.
+#[derive(Debug, Default)]
+pub struct Visitors {
+    node: String,
+    counts: HashMap<(ShardId, Vec<u8>), u64>,
+}
+
+impl Visitors {
+    /// None yet, on a node of that name.
+    #[must_use]
+    pub fn new(node: &str) -> Self {
+        Self {
+            node: node.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// One of them handles a message. Its answer.
+    pub fn handle(&mut self, shard: ShardId, epoch: Epoch, id: &[u8], text: &[u8]) -> Bytes {
+        let count = self.counts.entry((shard, id.to_vec())).or_default();
+        *count += 1;
+        let heard = Heard {
+            text: postcard::from_bytes(text).unwrap_or_default(),
+            count: *count,
+            node: self.node.clone(),
+            shard: shard.0,
+            epoch: (epoch.term().0, epoch.round()),
+            at_us: clock::micros(),
+        };
+        postcard::to_allocvec(&heard).unwrap_or_default().into()
+    }
+
+    /// The shard stops: they are gone.
+    pub fn stop(&mut self, shard: ShardId) {
+        self.counts.retain(|(at, _), _| *at != shard);
+    }
+
+    /// What one is sent.
+    #[must_use]
+    pub fn say(text: &str) -> Bytes {
+        postcard::to_allocvec(text).unwrap_or_default().into()
+    }
+
+    /// What one answered, in words.
+    #[must_use]
+    pub fn read(id: &str, answer: &[u8]) -> String {
+        match postcard::from_bytes::<Heard>(answer) {
+            Ok(heard) => format!(
+                "{id} on {}: message {}: {:?}",
+                heard.node, heard.count, heard.text
+            ),
+            Err(_) => format!("{id} did not answer"),
+        }
     }
 }

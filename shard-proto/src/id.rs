@@ -1,6 +1,7 @@
 //! The names of things: nodes, shards, entity types, terms, epochs, sessions.
 
 use core::fmt;
+use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -52,11 +53,38 @@ number! {
     Token(u64)
 }
 
+impl Incarnation {
+    /// The life of a node that starts when the wall clock says so: `since_epoch` is the time since 1970. In microseconds.
+    ///
+    /// ```
+    /// # use core::time::Duration;
+    /// # use shard_proto::{Incarnation, Term};
+    /// assert_eq!(Incarnation::started(Duration::from_secs(2)), Incarnation(2_000_000));
+    /// assert_eq!(Term::floor(Duration::from_secs(2)), Term(32));
+    /// assert_eq!(Term::floor(Duration::MAX), Term::MAX);
+    /// ```
+    #[must_use]
+    pub const fn started(since_epoch: Duration) -> Self {
+        Self(crate::micros(since_epoch))
+    }
+}
+
 impl Term {
     /// Before every reign.
     pub const NONE: Self = Self(0);
     /// The largest term that fits an [`Epoch`].
     pub const MAX: Self = Self((1 << 36) - 1);
+
+    /// The lowest term to be taken when the wall clock says so, in 1/16 s; at most [`Term::MAX`]. `since_epoch` is the time
+    /// since 1970. So terms grow over a restart of the whole cluster, too.
+    #[must_use]
+    pub const fn floor(since_epoch: Duration) -> Self {
+        let sixteenths = crate::micros(since_epoch) / 62_500;
+        if sixteenths >= Self::MAX.0 {
+            return Self::MAX;
+        }
+        Self(sixteenths)
+    }
 
     /// The next term, at most [`Term::MAX`].
     #[must_use]

@@ -580,6 +580,13 @@ impl<B: Body> Node<B> {
         (kind.config.name == name).then_some(ty)
     }
 
+    /// The shard of an entity, by the settings of its type: what [`Node::send`] wants. `None`: no such type. O(length of
+    /// the id).
+    pub fn shard(&self, ty: TypeIndex, id: &[u8]) -> Option<ShardId> {
+        let config = &self.types.get(ty)?.config;
+        Some(config.shard_hash.shard(id, config.shard_count))
+    }
+
     /// The id of a type on the wire.
     pub fn entity_type(&self, ty: TypeIndex) -> Option<EntityTypeId> {
         self.types.get(ty).map(|kind| kind.id)
