@@ -119,8 +119,13 @@ async fn events(store: &PostgresStore, id: &str) -> Vec<String> {
         .collect()
 }
 
-/// Waits until so many sessions wait for a lock.
+/// Waits until so many sessions wait for a lock to write.
 async fn waiting(client: &Client, sessions: i64) {
+    waiting_for(client, "write", sessions).await;
+}
+
+/// Waits until so many sessions wait for a lock, in statements that name this of the schema.
+async fn waiting_for(client: &Client, what: &str, sessions: i64) {
     let question =
         "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE $1";
     let schema: String = client
@@ -134,7 +139,7 @@ async fn waiting(client: &Client, sessions: i64) {
             .batch_execute("SELECT pg_stat_clear_snapshot()")
             .await
             .unwrap();
-        let pattern = format!("%\"{schema}\".write%");
+        let pattern = format!("%\"{schema}\".{what}%");
         let row = client.query_one(question, &[&pattern]).await.unwrap();
         if row.get::<_, i64>(0) == sessions {
             return;

@@ -112,6 +112,11 @@ impl Server {
         )
     }
 
+    /// Where it listens, on 127.0.0.1.
+    pub(crate) const fn port(&self) -> u16 {
+        self.port
+    }
+
     /// As after a crash of the machine: nobody is waited for, and the log is replayed.
     pub(crate) fn crash_and_start(&self) {
         self.crash();

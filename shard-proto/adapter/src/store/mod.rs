@@ -235,7 +235,8 @@ pub trait Remember: Storage {
     ) -> StoreFuture<'_, Vec<Box<str>>>;
 
     /// Adds (`true`) and removes (`false`) ids, in order, all of them or nothing. What is so already stays so. Raises
-    /// the fence.
+    /// the fence. When it failed and nobody knows whether it was done, it is asked for again, if it is still so: a store
+    /// must not do the first one after what was asked for later.
     ///
     /// # Errors
     /// [`Fenced`](StoreError::Fenced) if a higher epoch was seen.

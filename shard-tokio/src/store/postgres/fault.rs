@@ -72,7 +72,20 @@ fn is_greeting(error: &DbError) -> bool {
 /// The library's own text says no more than "db error"; what the server said is its source.
 fn text(error: &tokio_postgres::Error) -> String {
     if let Some(server) = error.as_db_error() {
-        let mut text = format!("{} (SQLSTATE {})", server.message(), server.code().code());
+        let code = server.code().code();
+        // The server's words for these name the user.
+        let unnamed = match code {
+            "28P01" => Some("password authentication failed"),
+            "53300" => Some("too many connections"),
+            _ if code.starts_with("28") => Some(
+                "the server does not let this user in from here; its log says more, and `pg_hba.conf` says who may",
+            ),
+            _ => None,
+        };
+        if let Some(text) = unnamed {
+            return format!("{text} (SQLSTATE {code})");
+        }
+        let mut text = format!("{} (SQLSTATE {code})", server.message());
         if let Some(detail) = server.detail() {
             text = format!("{text}: {detail}");
         }

@@ -94,7 +94,8 @@ const fn epoch(request: &Request) -> Epoch {
     }
 }
 
-/// Doing it twice is the same as doing it once: it is no harm not to know whether it was done.
+/// Doing it twice is the same as doing it once: it is no harm not to know whether it was done, because it is done before
+/// anything that is asked for later, or never (`Session::take_turn`).
 pub(super) const fn is_repeatable(request: &Request) -> bool {
     !matches!(request, Request::Append(_) | Request::Save(_))
 }

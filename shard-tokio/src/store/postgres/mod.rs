@@ -20,12 +20,15 @@
 //! was stopped, and under load a transaction holds hundreds of requests. A request that is refused fails alone. Another
 //! connection reads.
 //!
+//! It holds an advisory lock of the database, with a random number, as long as it writes. A connection that follows a
+//! lost one ends the server's session of that one and waits for this lock: what was on its way is done before or never.
+//!
 //! # When the server is away
 //!
 //! A lost connection is made again when the next request comes, with pauses from 50 ms to 2 s between attempts that
 //! fail; each of those answers all requests that wait. What was on its way to the server when the connection was lost is
 //! [`Unknown`](StoreError::Unknown) if it was an append or a save. All else is [`Unavailable`](StoreError::Unavailable):
-//! it surely was not written, or writing it twice changes nothing. Deadlocks and serialisation failures are tried again
+//! it surely was not written, or writing it again has it as it was meant. Deadlocks and serialisation failures are tried again
 //! at once.
 //!
 //! Errors and [`describe`](Storage::describe) name the server and the database, never user or password.
@@ -42,6 +45,8 @@ mod session;
 mod writer;
 
 use core::fmt;
+use core::hash::BuildHasher;
+use std::hash::RandomState;
 use std::sync::Arc;
 
 use tokio::sync::watch;
@@ -109,10 +114,13 @@ impl PostgresStore {
             address,
             dial: config.dial,
             schema: config.schema,
+            turn: RandomState::new()
+                .hash_one(std::process::id())
+                .cast_signed(),
             connect_timeout: config.connect_timeout,
             statement_timeout: config.statement_timeout,
         });
-        let session = door.open(None).await?;
+        let session = door.open_to_write(None).await?;
         let id = session.store;
         let counters = Arc::new(Counters::default());
         let (queue, requests) = WriteQueue::new(config.limits, Arc::clone(&counters));

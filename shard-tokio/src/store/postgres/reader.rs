@@ -54,6 +54,7 @@ impl Reader {
     }
 
     /// What there is of an entity or a shard whose fence was raised: from then on nobody with a lower epoch writes.
+    /// A successor may have raised it further in between: whoever asks is then told so.
     pub(super) async fn outcome(&self, request: &Request, key: i64) -> Result<Outcome, StoreError> {
         match request {
             Request::Open { epoch, .. } => {
@@ -72,20 +73,33 @@ impl Reader {
                     senders: found.senders,
                 }))
             }
-            Request::Ids { after, limit, .. } => {
+            Request::Ids {
+                epoch,
+                after,
+                limit,
+                ..
+            } => {
                 let ask = Ask::Ids {
                     key,
                     after: after.as_deref().map(str::as_bytes),
                     limit: items(*limit),
                 };
                 let rows = self.read(ask).await?;
+                let Some(first) = rows.first() else {
+                    return Err(StoreError::Corrupt("a shard was deleted".to_owned()));
+                };
+                let seen = Epoch::from_bits(column::<i64>(first, 0)?.cast_unsigned());
+                check::fence(seen, *epoch)?;
                 let id = |row: &Row| {
-                    String::from_utf8(column(row, 0)?)
-                        .map(String::into_boxed_str)
-                        .map_err(|_| StoreError::Corrupt("an id is not UTF-8".to_owned()))
+                    let id = column::<Option<Vec<u8>>>(row, 1).transpose()?;
+                    Some(id.and_then(|id| {
+                        String::from_utf8(id)
+                            .map(String::into_boxed_str)
+                            .map_err(|_| StoreError::Corrupt("an id is not UTF-8".to_owned()))
+                    }))
                 };
                 rows.iter()
-                    .map(id)
+                    .filter_map(id)
                     .collect::<Result<_, _>>()
                     .map(Outcome::Ids)
             }
@@ -102,7 +116,6 @@ impl Reader {
             return Err(StoreError::Corrupt("an entity was deleted".to_owned()));
         };
         let found = Found::read(row)?;
-        // A successor may have come in between.
         check::fence(found.epoch, epoch)?;
         Ok(found)
     }

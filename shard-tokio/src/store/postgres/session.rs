@@ -60,6 +60,8 @@ pub(super) struct Door {
     pub(super) address: Address,
     pub(super) dial: Box<dyn Dial>,
     pub(super) schema: String,
+    /// The lock of the session that writes for this store.
+    pub(super) turn: i64,
     pub(super) connect_timeout: Duration,
     pub(super) statement_timeout: Duration,
 }
@@ -94,6 +96,7 @@ pub(super) enum Ask<'a> {
         after: i64,
         limit: i64,
     },
+    /// Fence and id: one row at least, whose id is null if there is none.
     Ids {
         key: i64,
         after: Option<&'a [u8]>,
@@ -130,6 +133,14 @@ impl Door {
             ))),
             _ => Ok(session),
         }
+    }
+
+    /// Connects to write. No other session that this did for is going to write any more.
+    pub(super) async fn open_to_write(&self, known: Option<u64>) -> Result<Session, StoreError> {
+        let session = self.open(known).await?;
+        let turn = session.take_turn(self.turn).await;
+        turn.map_err(|fault| self.unavailable(&fault.text()))?;
+        Ok(session)
     }
 
     fn unavailable(&self, what: &str) -> StoreError {
@@ -189,11 +200,12 @@ impl Door {
                  WHERE before < $5 ORDER BY seq"
             ),
             format!(
-                "SELECT coalesce(id, name) FROM (SELECT m.name, m.id, sum(length(coalesce(m.id, m.name))) \
+                "SELECT f.epoch, coalesce(p.id, p.name) FROM \"{schema}\".fence f LEFT JOIN LATERAL \
+                 (SELECT m.name, m.id, sum(length(coalesce(m.id, m.name))) \
                  OVER (ORDER BY m.name) - length(coalesce(m.id, m.name)) AS before FROM \"{schema}\".remembered m \
-                 WHERE m.fence = $1 AND m.name >= CASE WHEN $2::bytea IS NULL THEN ''::bytea \
-                 ELSE \"{schema}\".name($2) || '\\x00'::bytea END ORDER BY m.name LIMIT $3) m \
-                 WHERE before < $4 ORDER BY name"
+                 WHERE m.fence = f.key AND m.name >= CASE WHEN $2::bytea IS NULL THEN ''::bytea \
+                 ELSE \"{schema}\".name($2) || '\\x00'::bytea END ORDER BY m.name LIMIT $3) p \
+                 ON p.before < $4 WHERE f.key = $1 ORDER BY p.name"
             ),
         );
         let (write, entity, events, ids) = tokio::try_join!(
@@ -285,6 +297,35 @@ impl From<tokio_postgres::Error> for Opening {
 impl Session {
     pub(super) fn is_closed(&self) -> bool {
         self.client.is_closed()
+    }
+
+    /// Waits until the session that wrote before has ended, and sees to it that it does. The server may not know yet that
+    /// its connection is lost, and have something left to do for it, late, over what is written from now on.
+    async fn take_turn(&self, turn: i64) -> Result<(), Fault> {
+        let asking = async {
+            let free = self
+                .client
+                .query_one("SELECT pg_try_advisory_lock($1)", &[&turn])
+                .await?;
+            if !free.get::<_, bool>(0) {
+                self.client
+                    .query(
+                        "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted \
+                         AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
+                         AND objsubid = 1 AND (classid::bigint << 32) | objid::bigint = $1",
+                        &[&turn],
+                    )
+                    .await?;
+                self.client
+                    .query("SELECT pg_advisory_lock($1)", &[&turn])
+                    .await?;
+            }
+            Ok(())
+        };
+        match timeout(self.limit, asking).await {
+            Ok(answer) => answer.map_err(|error: tokio_postgres::Error| error.into()),
+            Err(_) => Err(Fault::Lost(format!("no answer within {:?}", self.limit))),
+        }
     }
 
     /// Writes a group, in one transaction.

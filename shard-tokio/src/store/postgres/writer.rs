@@ -47,7 +47,7 @@ impl Writer {
             drain(&mut requests, &mut queue);
             let session = match self.session.take().filter(|session| !session.is_closed()) {
                 Some(session) => session,
-                None => match self.door.open(Some(self.store)).await {
+                None => match self.door.open_to_write(Some(self.store)).await {
                     Ok(session) => session,
                     Err(error) => {
                         drain(&mut requests, &mut queue);

@@ -4,12 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use shard_tokio::ShardId;
 use shard_tokio::store::postgres::PostgresConfig;
-use shard_tokio::store::{EntityId, Journal, PostgresStore, StoreError};
+use shard_tokio::store::{EntityId, Journal, PostgresStore, Remember, StoreError};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::{Place, append, epoch, events, waiting};
-use crate::server::Server;
+use super::{Place, append, epoch, events, waiting, waiting_for};
+use crate::server::{PASSWORD, Server};
 
 #[tokio::test]
 async fn a_lost_connection_is_unknown_for_what_was_on_its_way_and_made_again() {
@@ -60,6 +63,116 @@ async fn a_lost_connection_is_unknown_for_what_was_on_its_way_and_made_again() {
         .unwrap();
     assert_eq!(events(&store, "b").await, ["one", "two"]);
     store.append(append("b", 1, 3, "three")).await.unwrap();
+}
+
+/// A way to the server by TCP, which breaks without the server's knowing while it is busy.
+struct Relay {
+    url: String,
+    resets: watch::Sender<()>,
+}
+
+impl Relay {
+    async fn start(place: &Place) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let resets = watch::Sender::new(());
+        let target = ("127.0.0.1", place.server.port());
+        tokio::spawn({
+            let resets = resets.clone();
+            async move {
+                while let Ok((mut dialer, _)) = listener.accept().await {
+                    let mut reset = resets.subscribe();
+                    tokio::spawn(async move {
+                        let mut server = TcpStream::connect(target).await.unwrap();
+                        tokio::select! {
+                            _ = tokio::io::copy_bidirectional(&mut dialer, &mut server) => {}
+                            _ = reset.changed() => {}
+                        }
+                    });
+                }
+            }
+        });
+        let url = format!("postgres://shard:{PASSWORD}@127.0.0.1:{port}/postgres");
+        Self { url, resets }
+    }
+}
+
+/// What was on its way when the connection broke is done before what is asked for later, or never.
+#[tokio::test]
+async fn what_comes_late_forgets_nobody_who_lives_by_now() {
+    let Some(place) = Place::shared() else { return };
+    let relay = Relay::start(&place).await;
+    let store = place.try_store(&relay.url).await.unwrap();
+    let client = place.client().await;
+    let record = |shard: u32, alive: bool| {
+        let changes = vec![(Box::from("a"), alive)];
+        store.record("cart".into(), ShardId(shard), epoch(1), changes)
+    };
+    record(1, true).await.unwrap();
+    record(2, true).await.unwrap();
+    client
+        .batch_execute("BEGIN; SELECT FROM fence WHERE space = 2 AND id = '1' FOR UPDATE")
+        .await
+        .unwrap();
+    // One group: the server comes to the second one when it has the lock for the first.
+    let forgets = async { tokio::join!(record(1, false), record(2, false)) };
+    let breaks = async {
+        waiting(&client, 1).await;
+        relay.resets.send_replace(());
+    };
+    let ((first, second), ()) = tokio::join!(forgets, breaks);
+    for answer in [first, second] {
+        assert!(
+            matches!(answer, Err(StoreError::Unavailable(_))),
+            "{answer:?}"
+        );
+    }
+    // It lives again.
+    record(2, true).await.unwrap();
+    client.batch_execute("COMMIT").await.unwrap();
+    let late = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%\"{}\".write%' \
+         AND pid <> pg_backend_pid()",
+        place.schema
+    );
+    while client.query_one(&late, &[]).await.unwrap().get::<_, i64>(0) > 0 {
+        tokio::task::yield_now().await;
+    }
+    let living = Remember::load(&store, "cart".into(), ShardId(2), epoch(1), None, 10).await;
+    assert_eq!(living.unwrap(), ["a".into()]);
+}
+
+/// Between the raise and the reading of what there is.
+#[tokio::test]
+async fn who_is_fenced_while_it_reads_who_lived_is_told() {
+    let Some(place) = Place::shared() else { return };
+    let (store, client) = (place.store().await, place.client().await);
+    let changes = vec![(Box::from("a"), true)];
+    let record = store.record("cart".into(), ShardId(1), epoch(5), changes);
+    record.await.unwrap();
+    for after in [None, Some(Box::from("a"))] {
+        // The first in a transaction of its own.
+        for statement in [
+            "UPDATE fence SET epoch = 5",
+            "BEGIN; LOCK TABLE remembered IN ACCESS EXCLUSIVE MODE",
+        ] {
+            client.batch_execute(statement).await.unwrap();
+        }
+        let load = Remember::load(&store, "cart".into(), ShardId(1), epoch(5), after, 10);
+        let raise = async {
+            waiting_for(&client, "remembered", 1).await;
+            client
+                .batch_execute("UPDATE fence SET epoch = 6; COMMIT")
+                .await
+                .unwrap();
+        };
+        let (loaded, ()) = tokio::join!(load, raise);
+        let error = loaded.unwrap_err();
+        let StoreError::Fenced { seen, given } = error else {
+            panic!("{error:?}");
+        };
+        assert_eq!((seen, given), (epoch(6), epoch(5)));
+    }
 }
 
 #[tokio::test]

@@ -30,14 +30,35 @@ async fn several_processes_may_make_the_tables_at_once() {
 }
 
 #[tokio::test]
-async fn errors_say_what_is_wrong_and_no_password() {
+async fn errors_say_what_is_wrong_and_neither_password_nor_user() {
     let Some(place) = Place::shared() else { return };
-    let server = &place.server;
+    let (server, client) = (&place.server, place.client().await);
     let secret = "wrong-secret";
+    client
+        .batch_execute(
+            "CREATE ROLE jane_doe PASSWORD 'jane'; CREATE ROLE jane_roe LOGIN PASSWORD 'jane' CONNECTION LIMIT 0",
+        )
+        .await
+        .unwrap();
+    let crowded = place
+        .try_store(&server.tcp_url("jane_roe", "jane", "postgres"))
+        .await
+        .unwrap_err();
+    let text = format!("{crowded} {crowded:?}");
+    assert!(text.contains("too many connections"), "{text}");
+    assert!(!text.contains("jane"), "{text}");
     for (url, expected) in [
         (
-            server.tcp_url("shard", secret, "postgres"),
+            server.tcp_url("jane_nobody", secret, "postgres"),
             "password authentication failed",
+        ),
+        (
+            server.tcp_url("jane_roe", secret, "postgres"),
+            "password authentication failed",
+        ),
+        (
+            server.tcp_url("jane_doe", "jane", "postgres"),
+            "does not let this user in",
         ),
         (
             server.tcp_url("shard", server::PASSWORD, "nowhere"),
@@ -57,10 +78,14 @@ async fn errors_say_what_is_wrong_and_no_password() {
         let text = format!("{error} {error:?}");
         assert!(text.contains(expected), "{text}");
         assert!(
-            !text.contains(secret) && !text.contains(server::PASSWORD),
+            !text.contains(secret) && !text.contains(server::PASSWORD) && !text.contains("jane"),
             "{text}"
         );
     }
+    client
+        .batch_execute("DROP ROLE jane_doe; DROP ROLE jane_roe")
+        .await
+        .unwrap();
     // Nobody listens on this one.
     let error = place
         .try_store(&format!("postgres://shard:{secret}@127.0.0.1:1/d"))
