@@ -5,8 +5,8 @@
 //!     [--mode lease|trust|external] [--shape plain|skewed|lossy|restless|severed|hasty] [--skew MS] [--stop first|never]
 //! ```
 //!
-//! Exit code 0: none did; 1: one did, and stdout says which and how; 2: the arguments make no sense. Always the lowest
-//! failing seed is named, however many cores there are. With `--stop never` all are tried, and it is counted how many
+//! Exit code 0: none did; 1: one did, and stdout says which and how; 2: the arguments make no sense, or lead to worlds in
+//! which nothing is promised, and stderr says why. Always the lowest failing seed is named, however many cores there are. With `--stop never` all are tried, and it is counted how many
 //! broke which promise.
 #![allow(
     clippy::std_instead_of_alloc,
@@ -81,6 +81,9 @@ fn parse() -> Result<Options, String> {
     Ok(options)
 }
 
+/// Instead of a promise: the world was refused.
+const SETTINGS: &str = "settings";
+
 /// What is wrong with a seed: the broken promise, and a sentence.
 fn judge(seed: u64, options: &Options) -> Result<(), (String, String)> {
     let mut config = WorldConfig::from_seed(seed)
@@ -95,7 +98,7 @@ fn judge(seed: u64, options: &Options) -> Result<(), (String, String)> {
                 .run()
                 .map(drop)
                 .map_err(|failure| (failure.violation.name().to_owned(), failure.to_string())),
-            Err(error) => Err(("settings".to_owned(), error.to_string())),
+            Err(error) => Err((SETTINGS.to_owned(), error.to_string())),
         }
     }));
     run.unwrap_or_else(|_| Err(("panic".to_owned(), format!("seed {seed} panicked"))))
@@ -140,6 +143,10 @@ fn main() -> ExitCode {
     let Some((seed, (promise, text))) = found.first_key_value() else {
         return ExitCode::SUCCESS;
     };
+    if let Some((seed, (_, text))) = found.iter().find(|(_, (promise, _))| promise == SETTINGS) {
+        eprintln!("error: seed {seed}: {text}");
+        return ExitCode::from(2);
+    }
     println!("{seed}\n{promise}\n{text}");
     if !options.stop {
         let mut counts = BTreeMap::<&str, (usize, u64)>::new();

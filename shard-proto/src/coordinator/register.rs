@@ -342,10 +342,15 @@ impl Ledger<'_> {
         let Some(node) = self.node_mut(from) else {
             return Err(ControlError::NotMember);
         };
-        if node.session != Some(what.session) || node.ended >= node.session {
+        let session = Some(what.session);
+        let is_its_own = what.session.incarnation == node.incarnation;
+        if !is_its_own || node.session > session || node.ended >= session {
             return Err(ControlError::OutOfOrder);
         }
-        node.ended = node.session;
+        // The registration of a newer session may be lost: nothing runs of that one any more, nor of any before it.
+        node.session = session;
+        node.ended = session;
+        node.given_up = false;
         self.end_session(from, Freed::Released);
         Ok(())
     }

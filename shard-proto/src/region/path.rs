@@ -5,7 +5,7 @@ use super::machine::{Machine, is_member, whole_millis};
 use super::slot::{NO_NODE, State, flag};
 use super::stats::count;
 use crate::table::RegionTables;
-use crate::{Epoch, NodeId, ShardId, Token, micros};
+use crate::{Epoch, Instant, NodeId, ShardId, Token, micros};
 
 /// Why a flush is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,10 +94,13 @@ impl Machine {
             FlushEnd::TimedOut => count(&mut stats.paths_timed_out),
             FlushEnd::Stopped => {}
         }
-        if matches!(
-            end,
-            FlushEnd::Lapsed | FlushEnd::TimedOut | FlushEnd::Stopped
-        ) {
+        let gave_up = match end {
+            FlushEnd::Lapsed | FlushEnd::TimedOut | FlushEnd::Stopped => true,
+            // Without leases a home that was replaced may serve when it answers, and stop later.
+            FlushEnd::Answered => !is_in_use && self.lease == Instant::FAR_FUTURE,
+            FlushEnd::Ended => false,
+        };
+        if gave_up {
             slot.set(flag::GAVE_UP);
         }
         if end != FlushEnd::Answered {

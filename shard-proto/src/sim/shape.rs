@@ -60,7 +60,8 @@ impl WorldConfig {
         if shape == Shape::Plain {
             return self;
         }
-        let slow = Duration::from_secs(20);
+        // Longer than things go wrong.
+        let slow = Duration::from_secs(45);
         let this = if shape == Shape::Skewed {
             self.with_detection(slow, slow)
         } else {

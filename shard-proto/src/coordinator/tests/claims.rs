@@ -2,7 +2,7 @@
 
 use super::harness::*;
 use crate::{
-    NodeId, Session, Term,
+    Incarnation, NodeId, Session, Term,
     coordinator::{ControlError, CoordShardState},
     membership::MemberState,
     wire::control::{Previous, RegisterRefusal},
@@ -216,6 +216,34 @@ fn s26_deregister_frees_at_once_what_the_region_had() {
 }
 
 #[test]
+fn r5_3_a_deregister_counts_though_the_registration_of_its_session_was_lost() {
+    let mut bed = Bed::open(6, 2).all_started();
+    let newer = next(session(2));
+    let other_life = Session {
+        incarnation: Incarnation(201),
+        ..newer
+    };
+    assert_eq!(bed.deregister(2, other_life), Err(ControlError::OutOfOrder));
+    assert_eq!(bed.owned(2), [3, 3]);
+    bed.deregister(2, newer).unwrap();
+    bed.settle();
+    assert_eq!(
+        bed.owned(2),
+        [6, 0],
+        "nothing runs of any session before it"
+    );
+    assert!(!bed.coordinator.is_registered(NodeId(2)));
+    // It was not lost, but late.
+    assert_eq!(
+        bed.register_with(2, newer, &[]),
+        Err(ControlError::Refused(RegisterRefusal::SessionEnded))
+    );
+    assert_eq!(bed.deregister(2, newer), Err(ControlError::OutOfOrder));
+    bed.register_with(2, next(newer), &[]).unwrap();
+    assert!(bed.coordinator.is_registered(NodeId(2)));
+}
+
+#[test]
 fn s27_without_a_deregister_the_removal_does_it() {
     let mut bed = Bed::open(6, 2).all_started();
     bed.removed(2);
@@ -239,13 +267,13 @@ fn s31_a_claim_never_wins_over_a_live_home() {
     bed.change(crate::membership::MemberChange::Member(
         crate::membership::Member {
             node: NodeId(1),
-            incarnation: crate::Incarnation(101),
+            incarnation: Incarnation(101),
             state: MemberState::Up,
             roles: crate::membership::Roles::NONE,
         },
     ));
     let returned = Session {
-        incarnation: crate::Incarnation(101),
+        incarnation: Incarnation(101),
         ..session(1)
     };
     bed.register_with(1, returned, &[claim(0, held)]).unwrap();
@@ -385,7 +413,7 @@ fn s29_a_quick_restart_frees_the_shards_of_the_life_before() {
     let mut bed = Bed::open(4, 2).all_started();
     let member = crate::membership::Member {
         node: NodeId(2),
-        incarnation: crate::Incarnation(201),
+        incarnation: Incarnation(201),
         state: MemberState::Up,
         roles: crate::membership::Roles::NONE,
     };
@@ -397,7 +425,7 @@ fn s29_a_quick_restart_frees_the_shards_of_the_life_before() {
         Err(ControlError::Incarnation { .. })
     ));
     let reborn = Session {
-        incarnation: crate::Incarnation(201),
+        incarnation: Incarnation(201),
         ..session(2)
     };
     bed.register_with(2, reborn, &[]).unwrap();

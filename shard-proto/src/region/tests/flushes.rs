@@ -230,6 +230,27 @@ fn r4_3_a_lapse_before_the_home_in_use_ends_no_flush_of_the_path_to_it() {
     assert_eq!(world.host(A).numbers_rejected(), []);
 }
 
+/// Without leases a home is replaced though it serves, if it did not hear in time that it shall not.
+#[test]
+fn r2_20_what_a_replaced_home_gives_back_after_its_answer_is_reported() {
+    let mut world = World::new(&[A, B, D]);
+    world.settle_on(&[A], B, 1);
+    world.host(B).quick = false;
+    world.send(A);
+    world.run();
+    world.home_is(D, D, 2, Previous::Lapsed);
+    world.home_is(A, D, 2, Previous::Lapsed);
+    assert_eq!(world.region(A).stats().flushed, 1);
+    world.send(A);
+    world.run();
+    assert_eq!(world.numbers_handled(A), [1]);
+    world.hand_off(B, 1);
+    world.run();
+    assert_eq!(world.numbers_handled(A), [1], "nothing is late");
+    assert_eq!(world.host(A).numbers_rejected(), [0]);
+    assert_eq!(world.region(A).stats().refused_returns, 0);
+}
+
 #[test]
 fn r4_2_no_marker_follows_one_that_waits_for_a_full_link() {
     let mut world = World::new(&[A, B, D]);

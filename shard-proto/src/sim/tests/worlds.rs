@@ -59,6 +59,30 @@ fn hasty_seeds_that_broke_a_promise_once() {
     }
 }
 
+/// Two processes that restart at once may be a quorum that knows no term but by its clocks.
+#[test]
+fn clocks_apart_are_refused_where_processes_can_end() {
+    let apart = WorldConfig::from_seed(1).with_wall_skew(Duration::from_secs(20));
+    let refused = World::<HeapStore>::new(apart.clone(), 1).unwrap_err();
+    assert_eq!(refused.field(), "wall_skew");
+    let none = apart.clone().with_faults(FaultProfile::none());
+    assert!(none.validate().is_ok());
+    // A host that stands still for longer than others wait for it ends, too.
+    let pauses = FaultProfile::none().with(FaultKind::Pause, 1);
+    let pauses = apart.clone().with_faults(pauses);
+    assert!(pauses.validate().is_err());
+    let trust = apart.with_ownership(Ownership::Trust);
+    assert!(trust.validate().is_ok());
+    for seed in 0..20 {
+        for shape in Shape::ALL {
+            let config = WorldConfig::from_seed(seed).with_shape(shape);
+            assert_eq!(config.validate(), Ok(()), "{} {seed}", shape.name());
+        }
+    }
+    assert_eq!(WorldConfig::new().validate(), Ok(()));
+    assert_eq!(WorldConfig::lan().validate(), Ok(()));
+}
+
 #[test]
 fn arrays_and_the_heap_run_in_lock_step() {
     for seed in 0..50 {
