@@ -148,24 +148,14 @@
 #![allow(clippy::std_instead_of_alloc, reason = "tokio has std")]
 
 pub mod store;
+mod tasks;
 pub mod transport;
-
-use std::sync::Arc;
 
 #[doc(inline)]
 pub use shard_adapter::*;
 pub use store::MemoryStore;
+pub use tasks::Tokio;
 pub use transport::{MemoryTransport, TcpTransport, Transport};
-
-/// Runs nodes on the current runtime of tokio.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Tokio;
-
-impl runtime::Runtime for Tokio {
-    fn transport(&self) -> Arc<dyn Transport> {
-        Arc::new(TcpTransport::new())
-    }
-}
 
 /// A node of a cluster, on tokio.
 pub type Node = shard_adapter::Node<Tokio>;

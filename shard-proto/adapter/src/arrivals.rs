@@ -137,20 +137,20 @@ impl Arrivals {
     async fn handshake(self: Arc<Self>, arriving: Arriving, place: Place, shared: Arc<NodeShared>) {
         let Arriving { peer, connection } = arriving;
         let result = tokio::select! {
-            result = tokio::time::timeout(self.limits.within, connection) => result,
+            result = shared.runtime.timeout(self.limits.within, connection) => result,
             () = shared.ended() => return,
         };
         match result {
-            Ok(Ok(connection)) => {
+            Some(Ok(connection)) => {
                 let accepted = Input::Net(NetEvent::Accepted(connection, place));
                 let _ = shared.inbox.push(accepted, usize::MAX);
             }
-            Ok(Err(error)) => {
+            Some(Err(error)) => {
                 drop(place);
                 lock(&self.state).stats.failed += 1;
                 self.failed(&peer, &shared, reason(&error), &error.to_string());
             }
-            Err(_) => {
+            None => {
                 drop(place);
                 lock(&self.state).stats.timed_out += 1;
                 let reason = "it has not said who it is in time";
@@ -204,14 +204,15 @@ pub(crate) async fn accept(
         match arriving {
             Ok(arriving) => match arrivals.admit(&arriving.peer) {
                 Ok(place) => {
-                    let shared = Arc::clone(&shared);
-                    tokio::spawn(Arc::clone(&arrivals).handshake(arriving, place, shared));
+                    let arrivals = Arc::clone(&arrivals);
+                    let handshake = arrivals.handshake(arriving, place, Arc::clone(&shared));
+                    shared.runtime.spawn(handshake);
                 }
                 Err(crowded) => arrivals.failed(&arriving.peer, &shared, crowded, crowded),
             },
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(PAUSE).await;
+                shared.runtime.sleep(PAUSE).await;
             }
         }
     }

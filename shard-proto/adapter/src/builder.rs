@@ -16,7 +16,7 @@ use crate::driver::Driver;
 use crate::error::StartError;
 use crate::lease::Lease;
 use crate::node::{Node, Running};
-use crate::runtime::Runtime;
+use crate::runtime::{Handle, Runtime};
 use crate::shared::NodeShared;
 use crate::transport::Transport;
 
@@ -349,7 +349,7 @@ impl<R: Runtime> NodeBuilder<R> {
             .with_seed(clock::random_seed())
     }
 
-    /// Starts the node in the background of the current tokio runtime.
+    /// Starts the node in the background of the runtime.
     ///
     /// # Errors
     /// [`StartError`]: the address is in use or not allowed, or a setting cannot work. Seeds that cannot be reached are
@@ -375,7 +375,9 @@ impl<R: Runtime> NodeBuilder<R> {
         };
         let max_message = (self.max_frame as usize).saturating_sub(FRAME_OVERHEAD);
         let me = node_id(&self.name);
+        let config = self.config(&address, ownership);
         let shared = Arc::new(NodeShared::new(
+            Handle::new(self.runtime.executor()),
             me,
             self.name.clone(),
             address.clone(),
@@ -388,17 +390,17 @@ impl<R: Runtime> NodeBuilder<R> {
             Arrivals::new(self.arrivals),
         ));
         let now = shared.clock.now();
-        let mut core = Core::new(now, identity, self.config(&address, ownership))
-            .map_err(StartError::Config)?;
+        let mut core = Core::new(now, identity, config).map_err(StartError::Config)?;
         core.handle_term_floor(now, clock::term_floor());
-        tokio::spawn(Arc::clone(&shared).tick());
+        shared.runtime.spawn(Arc::clone(&shared).tick());
         if let Some(listener) = listener {
             tracing::info!(node = self.name, address, "listening");
             let arrivals = Arc::clone(&shared.arrivals);
-            tokio::spawn(accept(listener, arrivals, Arc::clone(&shared)));
+            let accept = accept(listener, arrivals, Arc::clone(&shared));
+            shared.runtime.spawn(accept);
         }
         let driver = Driver::new(core, Arc::clone(&shared), transport, self.max_clock_ahead);
-        tokio::spawn(driver.run());
+        shared.runtime.spawn(driver.run());
         Ok(Node::of(Arc::new(Running {
             shared,
             preset: self.preset,

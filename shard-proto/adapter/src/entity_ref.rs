@@ -6,7 +6,7 @@ use core::future::poll_fn;
 use core::hash::{Hash, Hasher};
 use core::pin::{Pin, pin};
 use core::str;
-use core::task::{Context, Poll, ready};
+use core::task::{Context, Poll};
 use core::time::Duration;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -206,12 +206,7 @@ impl<E: Entity> EntityRef<E> {
     #[inline]
     async fn send(&self, outgoing: Outgoing<E>) -> Result<(), TellError<E::Message>> {
         if is_eighth() {
-            poll_fn(|cx| {
-                let coop = ready!(tokio::task::coop::poll_proceed(cx));
-                coop.made_progress();
-                Poll::Ready(())
-            })
-            .await;
+            poll_fn(|cx| self.shared.node.runtime.poll_proceed(cx)).await;
         }
         let held = match self.short(outgoing) {
             Ok(()) => return Ok(()),

@@ -40,6 +40,7 @@ pub mod runtime;
 mod shared;
 mod status;
 pub mod store;
+mod supervise;
 mod task;
 pub mod transport;
 

@@ -16,7 +16,6 @@ use shard_proto::hash::ShardHash;
 use shard_proto::node::{EntityKey, NodeStats, ReplyTo, TypeIndex, Weight};
 use shard_proto::{Epoch, Incarnation, Instant, Leader, NodeId, ShardId};
 
-use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use crate::arrivals::Arrivals;
@@ -34,7 +33,9 @@ use crate::queue::Queue;
 use crate::reliable::{Guard, ReliableConfig, Senders, Tracked};
 use crate::remember::{Tally, Told};
 use crate::report::{Reason, Reports, Undelivered};
+use crate::runtime::Handle;
 use crate::status::Status;
+use crate::supervise::{Abort, Abortable};
 
 /// How many application messages may wait for the driver's next turn.
 pub(crate) const INBOX: usize = 4096;
@@ -97,8 +98,8 @@ pub(crate) struct NodeShared {
 }
 
 impl NodeShared {
-    /// Within the runtime of the node.
     pub(crate) fn new(
+        runtime: Handle,
         me: NodeId,
         name: String,
         address: String,
@@ -108,13 +109,13 @@ impl NodeShared {
     ) -> Self {
         let clock = Clock::new();
         Self {
+            runtime,
             me,
             name,
             address,
             inbox: Queue::new(),
             clock,
             lease,
-            runtime: Handle::current(),
             arrivals: Arc::new(arrivals),
             coarse: AtomicU64::new(clock.now().as_micros()),
             reports: Reports::default(),
@@ -177,12 +178,12 @@ impl NodeShared {
 
     /// Keeps the coarse clock and ends the asks whose time is over, until the node has ended.
     pub(crate) async fn tick(self: Arc<Self>) {
-        let mut tick = tokio::time::interval(TICK);
-        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut tick = self.runtime.sleep(TICK);
         let me = Arc::downgrade(&self);
         drop(self);
         loop {
-            tick.tick().await;
+            tick.as_mut().await;
+            tick.as_mut().reset(TICK);
             let Some(node) = me.upgrade() else {
                 return;
             };
@@ -398,6 +399,14 @@ pub(crate) struct Mailbox<E: Entity> {
     pub(crate) shard: ShardId,
     pub(crate) epoch: Epoch,
     pub(crate) key: EntityKey,
+    /// Of the entity's task.
+    pub(crate) abort: Abort,
+}
+
+impl<E: Entity> Abortable for Mailbox<E> {
+    fn abort(&self) -> &Abort {
+        &self.abort
+    }
 }
 
 /// A mailbox in the directory, found by the entity's key.

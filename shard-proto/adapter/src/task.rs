@@ -444,6 +444,6 @@ mod tests {
     #[test]
     fn an_entity_is_small() {
         assert!(size_of_result(run::<Small>) <= 320);
-        assert!(size_of::<Mailbox<Small>>() <= 176);
+        assert!(size_of::<Mailbox<Small>>() <= 208);
     }
 }

@@ -12,7 +12,6 @@ use shard_proto::node::{EntityKey, Message};
 use shard_proto::wire::control::RegisterRefusal;
 use shard_proto::{Epoch, Home, Instant, ShardId};
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
 
 use super::{Daemon, DaemonContext, Group, Make, Size, index_of};
 use crate::body::Body;
@@ -23,6 +22,7 @@ use crate::lease::Look;
 use crate::remember::Told;
 use crate::report::{Reason, Undelivered};
 use crate::shared::Input;
+use crate::supervise::AbortHandle;
 use crate::task::{caught, poll_caught};
 
 /// A shard that runs here.
@@ -146,7 +146,7 @@ impl<D: Daemon> DaemonHost<D> {
             node: Arc::clone(&self.group.node),
         };
         let make = Arc::clone(&self.make);
-        let task = tokio::spawn(run(ending, make, cx)).abort_handle();
+        let task = self.group.node.runtime.spawn(run(ending, make, cx));
         let index = slot.index as usize;
         if self.workers.len() <= index {
             self.workers.resize_with(index + 1, || None);

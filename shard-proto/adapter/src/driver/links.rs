@@ -1,5 +1,6 @@
 //! Connections: a task that reads for each, and writing, which the driver does itself.
 
+use core::convert::Infallible;
 use core::mem;
 use core::pin::Pin;
 use core::task::{Context, Poll};
@@ -12,14 +13,14 @@ use bytes::{Buf, Bytes, BytesMut};
 use shard_proto::Instant;
 use shard_proto::node::{LinkError, LinkId, Node as Core};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
-use tokio::sync::Semaphore;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::sync::{Semaphore, mpsc};
 
 use crate::arrivals::Place;
 use crate::body::Body;
 use crate::faults::Faults;
 use crate::host::Crowded;
 use crate::shared::{Input, NodeShared};
+use crate::supervise::AbortHandle;
 use crate::transport::Stream;
 
 use super::NetEvent;
@@ -98,8 +99,8 @@ pub(super) struct Links {
     unblocked: Vec<ConnId>,
     /// Not read from until an entity has caught up, or the time is over.
     held_up: Vec<HeldUp>,
-    /// Closed, and writing what was left to write.
-    closing: JoinSet<()>,
+    /// Those that are closed and write what was left to write have the sender.
+    closing: (mpsc::Sender<Infallible>, mpsc::Receiver<Infallible>),
     faults: Faults,
 }
 
@@ -120,7 +121,7 @@ impl Links {
             blocked: Vec::new(),
             unblocked: Vec::new(),
             held_up: Vec::new(),
-            closing: JoinSet::new(),
+            closing: mpsc::channel(1),
             faults: Faults::default(),
         }
     }
@@ -199,7 +200,7 @@ impl Links {
             held_up: false,
             go_on_until: Instant::ZERO,
             ahead,
-            reader: tokio::spawn(read).abort_handle(),
+            reader: self.shared.runtime.spawn(read),
             out: Out {
                 writer: stream.writer,
                 chunks: VecDeque::new(),
@@ -230,10 +231,10 @@ impl Links {
         while let Some(chunk) = core.poll_transmit(link) {
             conn.out.chunks.push_back(chunk);
         }
-        while self.closing.try_join_next().is_some() {}
-        self.closing.spawn(async move {
-            let _ = tokio::time::timeout(CLOSING, conn.out.finish()).await;
-            drop(conn);
+        let (runtime, closing) = (self.shared.runtime.clone(), self.closing.0.clone());
+        self.shared.runtime.spawn(async move {
+            let _ = runtime.timeout(CLOSING, conn.out.finish()).await;
+            drop((conn, closing));
         });
     }
 
@@ -333,13 +334,16 @@ impl Links {
                 conn.out.chunks.push_back(chunk);
             }
         }
-        let _ = tokio::time::timeout(CLOSING, async {
+        let (sender, mut closed) = mem::replace(&mut self.closing, mpsc::channel(1));
+        drop(sender);
+        let finish = async {
             for conn in &mut closing {
                 let _ = conn.out.finish().await;
             }
-            while self.closing.join_next().await.is_some() {}
-        })
-        .await;
+            // Nothing is ever sent: this waits until the last sender is gone.
+            closed.recv().await;
+        };
+        let _ = self.shared.runtime.timeout(CLOSING, finish).await;
     }
 }
 

@@ -8,7 +8,6 @@ mod net;
 
 use core::future::poll_fn;
 use core::mem;
-use core::pin::pin;
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -168,7 +167,7 @@ impl Driver {
 
     pub(crate) async fn run(mut self) {
         let shared = Arc::clone(&self.shared);
-        let mut sleep = pin!(tokio::time::sleep(Duration::ZERO));
+        let mut sleep = shared.runtime.sleep(Duration::ZERO);
         let mut armed = None;
         loop {
             shared.inbox.take(&mut self.batch);
@@ -185,9 +184,7 @@ impl Driver {
                 armed = deadline;
                 if let Some(deadline) = deadline {
                     let after = deadline.since(shared.clock.now());
-                    sleep
-                        .as_mut()
-                        .reset(tokio::time::Instant::now() + after.min(LONGEST));
+                    sleep.as_mut().reset(after.min(LONGEST));
                 }
             }
             poll_fn(|cx| {

@@ -190,11 +190,11 @@ impl Driver {
     pub(super) fn dial(&self, dial: DialId, address: String) {
         let transport = Arc::clone(&self.transport);
         let shared = Arc::clone(&self.shared);
-        tokio::spawn(async move {
-            let dialing = tokio::time::timeout(DIAL, transport.dial(&address));
+        self.shared.runtime.spawn(async move {
+            let dialing = shared.runtime.timeout(DIAL, transport.dial(&address));
             let result: std::io::Result<Connection> = dialing
                 .await
-                .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
+                .unwrap_or_else(|| Err(std::io::ErrorKind::TimedOut.into()));
             let dialed = NetEvent::Dialed(dial, address, result);
             let _ = shared.inbox.push(Input::Net(dialed), usize::MAX);
         });

@@ -3,9 +3,9 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use std::sync::Mutex;
+use std::time::Instant;
 
 use shard_proto::Epoch;
-use tokio::time::Instant;
 
 use crate::shared::lock;
 
@@ -78,9 +78,14 @@ impl Counters {
     }
 
     /// A store refused an entity of this node.
-    pub(super) fn fence(&self, entity_type: &'static str, id: &str, seen: Epoch, given: Epoch) {
+    pub(super) fn fence(
+        &self,
+        now: Instant,
+        entity_type: &'static str,
+        id: &str,
+        (seen, given): (Epoch, Epoch),
+    ) {
         add(&self.fenced, 1);
-        let now = Instant::now();
         let mut warned = lock(&self.warned);
         if warned.is_some_and(|at| now.duration_since(at) < QUIET) {
             return;

@@ -234,7 +234,11 @@ impl<D: Durable> Live<D> {
         stamp: Stamp,
         mut error: StoreError,
     ) -> Result<(), WriteError> {
-        let mut retry = Retry::new(&setup.counters, stamp.epoch.to_bits() ^ self.revision);
+        let mut retry = Retry::new(
+            &setup.runtime,
+            &setup.counters,
+            stamp.epoch.to_bits() ^ self.revision,
+        );
         loop {
             retry.after(error).await?;
             let save = self.save(stamp, encode::<D>(state)?);

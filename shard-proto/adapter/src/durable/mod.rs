@@ -65,6 +65,7 @@ use crate::entity_type::{EntityType, EntityTypeBuilder};
 use crate::message::CodecError;
 use crate::node::Node;
 use crate::report::Reason;
+use crate::runtime::Handle;
 use crate::store::{Journal, Sequence, Store, StoreError};
 
 /// A reference to an [`EventSourced`] entity.
@@ -90,6 +91,7 @@ impl<R> Node<R> {
         let (storage, place) = (journal.id(), journal.describe());
         let setup = Arc::new(Setup {
             name: E::TYPE.into(),
+            runtime: self.running().shared.runtime.clone(),
             counters: self.running().shared.durable(E::TYPE),
             store: journal,
         });
@@ -106,6 +108,7 @@ impl<R> Node<R> {
         let (storage, place) = (store.id(), store.describe());
         let setup = Arc::new(Setup {
             name: D::TYPE.into(),
+            runtime: self.running().shared.runtime.clone(),
             counters: self.running().shared.durable(D::TYPE),
             store,
         });
@@ -151,6 +154,7 @@ impl<D: Durable> EntityTypeBuilder<Kept<D>> {
 /// What the entities of a type share.
 struct Setup<S: ?Sized> {
     name: Arc<str>,
+    runtime: Handle,
     counters: Arc<Counters>,
     store: S,
 }
@@ -231,7 +235,8 @@ impl<S: ?Sized> Setup<S> {
             Err(error) => error,
         };
         if let Some(StoreError::Fenced { seen, given }) = error.downcast_ref() {
-            self.counters.fence(ty, id, *seen, *given);
+            let now = self.runtime.now();
+            self.counters.fence(now, ty, id, (*seen, *given));
             return Ok(Life::Fenced);
         }
         add(&self.counters.failed_recoveries, 1);
@@ -247,7 +252,8 @@ impl<S: ?Sized> Setup<S> {
                 Unwritten::Unharmed
             }
             WriteError::Store(StoreError::Fenced { seen, given }) => {
-                self.counters.fence(E::TYPE, cx.id(), seen, given);
+                let now = self.runtime.now();
+                self.counters.fence(now, E::TYPE, cx.id(), (seen, given));
                 cx.refuse_as(Reason::Fenced);
                 Unwritten::Fenced
             }

@@ -1,11 +1,12 @@
 //! Writes that are tried again while the store is unavailable.
 
 use core::time::Duration;
+use std::time::Instant;
 
 use shard_proto::hash::mix;
-use tokio::time::Instant;
 
 use super::counters::{Counters, add};
+use crate::runtime::Handle;
 use crate::store::StoreError;
 
 /// The first pause and the longest one.
@@ -15,6 +16,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The pauses of one write.
 pub(super) struct Retry<'a> {
+    runtime: &'a Handle,
     counters: &'a Counters,
     began: Option<Instant>,
     pause: Duration,
@@ -22,8 +24,9 @@ pub(super) struct Retry<'a> {
 }
 
 impl<'a> Retry<'a> {
-    pub(super) const fn new(counters: &'a Counters, seed: u64) -> Self {
+    pub(super) const fn new(runtime: &'a Handle, counters: &'a Counters, seed: u64) -> Self {
         Self {
+            runtime,
             counters,
             began: None,
             pause: PAUSE.0,
@@ -36,7 +39,7 @@ impl<'a> Retry<'a> {
         if !matches!(error, StoreError::Unavailable(_)) {
             return Err(error);
         }
-        let now = Instant::now();
+        let now = self.runtime.now();
         let began = *self.began.get_or_insert(now);
         if now.duration_since(began) + self.pause > PATIENCE {
             return Err(error);
@@ -46,7 +49,8 @@ impl<'a> Retry<'a> {
         self.seed = mix(self.seed);
         // Half fixed, half random, so that what failed together does not come back together.
         let chance = (self.seed % 512) as f64;
-        tokio::time::sleep(self.pause.mul_f64((512.0 + chance) / 1024.0)).await;
+        let pause = self.pause.mul_f64((512.0 + chance) / 1024.0);
+        self.runtime.sleep(pause).await;
         self.pause = (self.pause * 2).min(PAUSE.1);
         Ok(())
     }

@@ -1,10 +1,10 @@
 //! Entities whose state is what their events lead to.
 
 use core::fmt;
+use core::future::poll_fn;
 use std::sync::Arc;
 
 use shard_proto::Epoch;
-use tokio::task::JoinHandle;
 
 use super::counters::add;
 use super::effect::Effect;
@@ -14,6 +14,7 @@ use crate::entity::{BoxError, Context, Entity};
 use crate::message::{CodecError, Message, Payload};
 use crate::report::Reason;
 use crate::store::{Append, EntityId, Journal, StoreError};
+use crate::supervise::Ending;
 
 /// Events that are read at once.
 const PAGE: usize = 256;
@@ -191,7 +192,7 @@ struct Live<E: EventSourced> {
     /// That of the last one in a snapshot.
     snapshot_seq: u64,
     /// Writes a snapshot.
-    snapshot: Option<JoinHandle<()>>,
+    snapshot: Option<Ending>,
 }
 
 impl<E: EventSourced> Sourced<E> {
@@ -272,7 +273,7 @@ impl<E: EventSourced> Entity for Sourced<E> {
             && let Some(snapshot) = live.snapshot.take()
         {
             // It says what went wrong by itself.
-            let _ = snapshot.await;
+            snapshot.wait().await;
         }
     }
 }
@@ -307,7 +308,11 @@ impl<E: EventSourced> Live<E> {
         stamp: Stamp,
         mut error: StoreError,
     ) -> Result<(), WriteError> {
-        let mut retry = Retry::new(&setup.counters, stamp.epoch.to_bits() ^ self.seq);
+        let mut retry = Retry::new(
+            &setup.runtime,
+            &setup.counters,
+            stamp.epoch.to_bits() ^ self.seq,
+        );
         loop {
             retry.after(error).await?;
             let append = self.append(stamp, encode::<E>(&events)?);
@@ -333,15 +338,16 @@ impl<E: EventSourced> Live<E> {
         if every == 0 || self.seq - self.snapshot_seq < every {
             return;
         }
-        if self.snapshot.as_ref().is_some_and(|it| !it.is_finished()) {
+        if self.snapshot.as_mut().is_some_and(|it| !it.is_over()) {
             return;
         }
         self.snapshot_seq = self.seq;
         match encoding::encode(E::VERSION, &self.state) {
             Ok(state) => {
-                let (setup, id, seq) = (Arc::clone(setup), self.id.clone(), self.seq);
-                let snapshot = async move { setup.snapshot::<E>(id, epoch, seq, state).await };
-                self.snapshot = Some(tokio::spawn(snapshot));
+                let (id, seq) = (self.id.clone(), self.seq);
+                let writing = Arc::clone(setup);
+                let snapshot = async move { writing.snapshot::<E>(id, epoch, seq, state).await };
+                self.snapshot = Some(setup.runtime.spawn_awaited(snapshot));
             }
             Err(error) => setup.no_snapshot::<E>(&self.id, &error),
         }
@@ -359,7 +365,8 @@ impl Setup<dyn Journal> {
         match self.store.snapshot(id.clone(), epoch, seq, state).await {
             Ok(()) => add(&self.counters.snapshots, 1),
             Err(StoreError::Fenced { seen, given }) => {
-                self.counters.fence(E::TYPE, &id.id, seen, given);
+                let now = self.runtime.now();
+                self.counters.fence(now, E::TYPE, &id.id, (seen, given));
             }
             Err(error) => self.no_snapshot::<E>(&id, &error),
         }
@@ -440,7 +447,7 @@ async fn recover<E: EventSourced>(
             live.seq = seq;
         }
         // What is in memory is read without a pause.
-        tokio::task::coop::consume_budget().await;
+        poll_fn(|cx| setup.runtime.poll_proceed(cx)).await;
     }
     add(&setup.counters.recoveries, 1);
     add(&setup.counters.recovered_events, live.seq - first);

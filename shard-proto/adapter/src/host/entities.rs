@@ -13,7 +13,6 @@ use shard_proto::entity::{Delivered, End, Entities, EntityCommand, EntitySlot, R
 use shard_proto::node::{EntityKey, Message, Weight};
 use shard_proto::wire::control::RegisterRefusal;
 use shard_proto::{Epoch, Home, Instant, ShardId, earliest};
-use tokio::task::AbortHandle;
 
 use super::item::{from_item, to_item, to_message};
 use super::{Crowded, Desk, Effect, From, Host, Refused};
@@ -26,6 +25,7 @@ use crate::queue::{PushError, Queue};
 use crate::remember::{Memory, Told};
 use crate::report::Reason;
 use crate::shared::{Caller, Item, Listed, Mailbox, Seat, TypeShared, lock};
+use crate::supervise::{Abort, AbortHandle};
 use crate::task::{self, Ended, Work};
 
 /// A shard that runs here.
@@ -42,7 +42,6 @@ struct Hosted {
 /// An entity that has a task.
 struct Running<E: Entity> {
     mailbox: Arc<Mailbox<E>>,
-    task: AbortHandle,
     /// A link was held up for it since it last kept up.
     slow: bool,
 }
@@ -130,7 +129,7 @@ impl<E: Entity> TypeHost<E> {
             EntityCommand::Close { slot } => self.close(slot),
             EntityCommand::Abort { slot } => {
                 if let Some(running) = self.running(slot) {
-                    running.task.abort();
+                    running.mailbox.abort.abort();
                 }
             }
             EntityCommand::GiveBack {
@@ -211,19 +210,20 @@ impl<E: Entity> TypeHost<E> {
             shard,
             epoch,
             key,
+            abort: Abort::default(),
         });
         let work = Work::new(Seat {
             shared: Arc::clone(&self.shared),
             mailbox: Arc::clone(&mailbox),
         });
-        let task = tokio::spawn(task::run(work)).abort_handle();
+        let runtime = &self.shared.node.runtime;
+        runtime.spawn_with(Arc::clone(&mailbox), task::run(work));
         let index = slot.index as usize;
         if self.running.len() <= index {
             self.running.resize_with(index + 1, || None);
         }
         self.running[index] = Some(Running {
             mailbox,
-            task,
             slow: false,
         });
     }
@@ -585,7 +585,7 @@ impl<E: Entity> Host for TypeHost<E> {
         self.over = true;
         for running in self.running.iter().flatten() {
             running.mailbox.queue.close();
-            running.task.abort();
+            running.mailbox.abort.abort();
         }
         self.shared.directory.pin().clear();
         self.shared.choked.clear();

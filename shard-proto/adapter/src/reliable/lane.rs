@@ -8,7 +8,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use shard_proto::hash;
-use tokio::time::{Instant, sleep};
 
 use super::put::put;
 use super::state::{More, Sending};
@@ -34,7 +33,7 @@ pub(super) fn start<E: Entity>(sending: &Arc<Sending>, entity: &EntityRef<E>) {
     };
     // The caller's runtime may end before the messages are acknowledged.
     let runtime = &entity.shared.node.runtime;
-    let task = runtime.spawn(lane.run()).abort_handle();
+    let task = runtime.spawn(lane.run());
     sending.started(&entity.key, task);
 }
 
@@ -145,7 +144,7 @@ impl<E: Entity> Lane<E> {
         }
         if let Some(older) = sending
             .deadline
-            .and_then(|deadline| Instant::now().checked_sub(deadline))
+            .and_then(|deadline| self.entity.shared.node.runtime.now().checked_sub(deadline))
             && sending.give_up(key, Some(older), &error) > 0
         {
             return true;
@@ -153,7 +152,8 @@ impl<E: Entity> Lane<E> {
         // Half of it at random: many lanes fail together when a node does.
         let random = hash::mix(sending.id() ^ u64::from(self.entity.shard.0) ^ nanos(self.pause));
         let jitter = (random & 0xFFFF) as f64 / f64::from(0x2_0000_u32);
-        sleep(self.pause.mul_f64(0.5 + jitter)).await;
+        let runtime = &self.entity.shared.node.runtime;
+        runtime.sleep(self.pause.mul_f64(0.5 + jitter)).await;
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
         true
     }

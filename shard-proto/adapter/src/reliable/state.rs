@@ -6,12 +6,11 @@ use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Instant;
 
 use shard_proto::node::EntityKey;
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
-use tokio::task::AbortHandle;
-use tokio::time::Instant;
 
 use super::{GivenUp, ReliableConfig, ReliableStats, Tag};
 use crate::ask::{Pool, Sweep};
@@ -19,7 +18,9 @@ use crate::body::Encoded;
 use crate::clock::random_seed;
 use crate::entity::Entity;
 use crate::error::AskError;
+use crate::runtime::Handle;
 use crate::shared::{TypeShared, lock};
+use crate::supervise::AbortHandle;
 
 /// Of a sender: dropped, it forgets what is kept.
 pub(crate) struct Guard(pub(super) Arc<Sending>);
@@ -37,6 +38,7 @@ pub(crate) struct Sending {
     /// For callers that wait until fewer messages are kept.
     room: Arc<Notify>,
     flushed: Arc<Notify>,
+    runtime: Handle,
     state: Mutex<State>,
 }
 
@@ -106,6 +108,7 @@ impl Guard {
             pool,
             room: Arc::default(),
             flushed: Arc::default(),
+            runtime: shared.node.runtime.clone(),
             state: Mutex::new(State {
                 floor: 1,
                 ..State::default()
@@ -158,7 +161,7 @@ impl Sending {
         };
         stats.unacknowledged += 1;
         stats.bytes += size;
-        let since = Instant::now();
+        let since = self.runtime.now();
         let kept = Kept { body, since };
         if let Some(lane) = state.lanes.get_mut(key) {
             lane.kept.push_back(kept);

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use shard_proto::node::EntityKey;
 use shard_proto::{Epoch, ShardId};
-use tokio::task::AbortHandle;
 
 use super::{Ledger, ReadEnd, Told, add};
 use crate::store::StoreError;
+use crate::supervise::AbortHandle;
 
 /// Ids that are read at once.
 const PAGE: usize = 1000;
@@ -37,11 +37,11 @@ pub(super) fn spawn(ledger: Arc<Ledger>, shard: ShardId, epoch: Epoch) -> AbortH
         epoch,
         end: ReadEnd::Cancelled,
     };
-    let task = tokio::spawn(async move {
+    let runtime = reading.ledger.node.runtime.clone();
+    runtime.spawn(async move {
         let end = reading.read().await;
         reading.ended(end);
-    });
-    task.abort_handle()
+    })
 }
 
 impl Reading {
@@ -95,7 +95,7 @@ impl Reading {
                     }
                     // Others may be read meanwhile.
                     turn = None;
-                    tokio::time::sleep(pause).await;
+                    ledger.node.runtime.sleep(pause).await;
                     pause = pause.saturating_mul(2).min(PAUSE.1);
                 }
             }

@@ -27,10 +27,10 @@ use std::sync::Arc;
 use shard_proto::node::{EntityKey, TypeIndex};
 use shard_proto::{Epoch, ShardId};
 use tokio::sync::Semaphore;
-use tokio::task::AbortHandle;
 
 use crate::shared::{Input, NodeShared};
 use crate::store::{Remember, StoreError};
+use crate::supervise::AbortHandle;
 use write::Writer;
 
 /// Shards of a type that are read at once.

@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use shard_proto::node::EntityKey;
 use shard_proto::{Epoch, ShardId};
-use tokio::sync::Notify;
-use tokio::task::JoinSet;
+use tokio::sync::{Notify, Semaphore};
 
 use super::{Ledger, Told, Written, add};
 use crate::shared::lock;
@@ -61,7 +60,8 @@ impl Writer {
             limit,
             wake: Notify::new(),
         });
-        tokio::spawn(run(Arc::clone(&queue), Arc::clone(&ledger)));
+        let runtime = &ledger.node.runtime;
+        runtime.spawn(run(Arc::clone(&queue), Arc::clone(&ledger)));
         Self(Arc::new(Handle { queue, ledger }))
     }
 
@@ -110,20 +110,23 @@ impl Queue {
 }
 
 async fn run(queue: Arc<Queue>, ledger: Arc<Ledger>) {
-    let mut writes = JoinSet::new();
-    loop {
-        while writes.len() < UNDER_WAY
-            && let Some((book, changes)) = queue.take()
-        {
-            writes.spawn(write(Arc::clone(&ledger), book, changes));
-        }
-        if writes.is_empty() && queue.is_over() {
-            return;
-        }
-        tokio::select! {
-            Some(_) = writes.join_next(), if !writes.is_empty() => {}
-            () = queue.wake.notified(), if writes.len() < UNDER_WAY => {}
-        }
+    let room = Arc::new(Semaphore::new(UNDER_WAY));
+    // Never closed.
+    while let Ok(place) = Arc::clone(&room).acquire_owned().await {
+        let (book, changes) = loop {
+            if let Some(next) = queue.take() {
+                break next;
+            }
+            if queue.is_over() {
+                return;
+            }
+            queue.wake.notified().await;
+        };
+        let written = write(Arc::clone(&ledger), book, changes);
+        ledger.node.runtime.spawn(async move {
+            written.await;
+            drop(place);
+        });
     }
 }
 
