@@ -1,100 +1,49 @@
-//! Plain TCP.
+//! The sockets of tokio.
 
 use core::net::SocketAddr;
 use std::io;
 
+use shard_adapter::transport::{Sockets, Stream, Tcp};
 use tokio::net::{TcpListener, TcpStream, lookup_host};
 
-use super::{Arriving, BoxFuture, Connection, Listener, Stream, Transport};
+use crate::Tokio;
 
-/// TCP without encryption or authentication: for one machine, and for networks that protect it themselves.
-///
-/// It takes loopback addresses only, unless [`TcpTransport::allow_insecure`] is called: on any other network whoever
-/// reaches the port is believed to be the node it says it is.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct TcpTransport {
-    insecure: bool,
-}
+/// [`Tcp`] on tokio's sockets.
+pub type TcpTransport = Tcp<Tokio>;
 
-impl TcpTransport {
-    /// Loopback only.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self { insecure: false }
+impl Sockets for Tokio {
+    type Listener = TcpListener;
+
+    async fn resolve(address: &str) -> io::Result<Vec<SocketAddr>> {
+        Ok(lookup_host(address).await?.collect())
     }
 
-    /// Takes every address.
-    #[must_use]
-    pub const fn allow_insecure(mut self) -> Self {
-        self.insecure = true;
-        self
+    async fn listen(addresses: &[SocketAddr]) -> io::Result<(TcpListener, SocketAddr)> {
+        let listener = TcpListener::bind(addresses).await?;
+        let address = listener.local_addr()?;
+        Ok((listener, address))
     }
 
-    async fn resolve(self, address: &str) -> io::Result<Vec<SocketAddr>> {
-        let found: Vec<_> = lookup_host(address).await?.collect();
-        let Some(foreign) = found.iter().find(|found| !found.ip().is_loopback()) else {
-            return Ok(found);
-        };
-        if self.insecure {
-            return Ok(found);
-        }
-        Err(io::Error::new(
-            io::ErrorKind::PermissionDenied,
-            format!(
-                "{foreign} is not a loopback address, and plain TCP is neither encrypted nor authenticated: \
-                 call `TcpTransport::allow_insecure()` if the network protects it"
-            ),
-        ))
+    async fn accept(listener: &TcpListener) -> io::Result<(io::Result<Stream>, SocketAddr)> {
+        let (accepted, peer) = listener.accept().await?;
+        Ok((stream(accepted), peer))
+    }
+
+    async fn connect(addresses: &[SocketAddr]) -> io::Result<Stream> {
+        stream(TcpStream::connect(addresses).await?)
     }
 }
 
-fn connection(stream: TcpStream, peer: String) -> io::Result<Connection> {
+fn stream(stream: TcpStream) -> io::Result<Stream> {
     stream.set_nodelay(true)?;
     let (reader, writer) = stream.into_split();
-    Ok(Connection::new(peer, Stream::new(reader, writer)))
-}
-
-impl Transport for TcpTransport {
-    fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>> {
-        Box::pin(async move {
-            let addresses = self.resolve(address).await?;
-            let listener = TcpListener::bind(&*addresses).await?;
-            let address = listener.local_addr()?.to_string();
-            let listener: Box<dyn Listener> = Box::new(Tcp { listener, address });
-            Ok(listener)
-        })
-    }
-
-    fn dial<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Connection>> {
-        Box::pin(async move {
-            let addresses = self.resolve(address).await?;
-            let stream = TcpStream::connect(&*addresses).await?;
-            connection(stream, address.to_owned())
-        })
-    }
-}
-
-struct Tcp {
-    listener: TcpListener,
-    address: String,
-}
-
-impl Listener for Tcp {
-    fn address(&self) -> String {
-        self.address.clone()
-    }
-
-    fn accept(&mut self) -> BoxFuture<'_, io::Result<Arriving>> {
-        Box::pin(async {
-            let (stream, peer) = self.listener.accept().await?;
-            let peer = peer.to_string();
-            Ok(Arriving::ready(connection(stream, peer.clone()), peer))
-        })
-    }
+    Ok(Stream::new(reader, writer))
 }
 
 #[cfg(test)]
 mod tests {
+    use shard_adapter::transport::Transport;
+
     use super::*;
 
     #[tokio::test]

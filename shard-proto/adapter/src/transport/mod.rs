@@ -2,6 +2,7 @@
 
 mod identity;
 mod memory;
+mod tcp;
 
 use core::fmt;
 use core::pin::Pin;
@@ -11,6 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 pub use identity::{Identity, IdentityError, Peer};
 pub use memory::MemoryTransport;
+pub use tcp::{Sockets, Tcp};
 
 /// A future in a box: the trait is used as an object.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
