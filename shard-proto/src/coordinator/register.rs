@@ -230,10 +230,6 @@ impl Ledger<'_> {
             self.count_host(from, (!part.proxy).then_some(part.remembers));
             self.candidates_changed();
         }
-        if first && self.config.keep.is_sized() {
-            // It may have claimed what is not used any more.
-            self.keep_from_start();
-        }
         self.say_node(from);
         let begins =
             (first || part.wants_map) && self.book.mapping.push_back(self.nodes, u32::from(from));
@@ -319,6 +315,10 @@ impl Ledger<'_> {
             self.arm_retry(shard);
         } else {
             self.announce(shard);
+            if shard >= self.book.used(self.config) {
+                // It was looked at when nobody had it.
+                self.keep_from_start();
+            }
         }
         count(&mut self.book.stats.claims_taken);
     }

@@ -7,12 +7,13 @@ use core::time::Duration;
 use super::feed::Feed;
 use crate::allocation::LeastShards;
 use crate::coordinator::{
-    ControlError, CoordPhase, Coordinator, CoordinatorCommand, CoordinatorConfig, validate,
+    ControlError, CoordPhase, Coordinator, CoordinatorCommand, CoordinatorConfig, KeepShards,
+    validate,
 };
 use crate::membership::{Member, MemberChange, MemberState, RemovalCause, Roles};
 use crate::table::{CoordinatorArray, CoordinatorHeap};
 use crate::wire::control::{
-    Deregister, GetShardHome, HandOffComplete, Register, RegisterRefusal, ShardEpoch, Size,
+    Deregister, GetShardHome, HandOffComplete, Register, RegisterRefusal, Resize, ShardEpoch, Size,
 };
 use crate::wire::{Claim, ClaimsBuilder, Control};
 use crate::{Epoch, Incarnation, Instant, NodeId, Session, ShardId, Term};
@@ -30,6 +31,8 @@ struct Region {
     /// Grants and handoffs that were said and not answered.
     grants: Vec<(u32, Epoch, Session)>,
     handoffs: Vec<(u32, Epoch)>,
+    /// The newest size it heard of.
+    size: Size,
 }
 
 struct World {
@@ -65,8 +68,14 @@ impl World {
     fn new(feed: &mut Feed<'_>) -> Self {
         let now = Instant::from_micros(5_000_000);
         let trust = feed.flag();
+        let keep = match feed.below(4) {
+            0 => KeepShards::All,
+            1 => KeepShards::First(SHARDS / 2),
+            _ => KeepShards::Asked,
+        };
         let config = CoordinatorConfig::new("cart")
             .with_shard_count(SHARDS)
+            .with_keep(keep)
             .with_trust(trust);
         let strategy = || LeastShards::new().with_max_simultaneous(2);
         let heap = CoordinatorHeap::new(SHARDS, NODES as u16);
@@ -80,6 +89,7 @@ impl World {
                 held: BTreeMap::new(),
                 grants: Vec::new(),
                 handoffs: Vec::new(),
+                size: Size::default(),
             };
             (node, region)
         };
@@ -143,7 +153,7 @@ impl World {
     }
 
     fn claim(&mut self, node: u64, claims: &[Claim], part: u32, parts: u32) {
-        let session = self.regions[&node].session;
+        let (session, size) = (self.regions[&node].session, self.regions[&node].size);
         let mut scratch = [0; 512];
         let mut list = ClaimsBuilder::new(&mut scratch);
         for claim in claims {
@@ -163,7 +173,7 @@ impl World {
             last_beat_age: 0,
             storage_id: 0,
             remembers: false,
-            size: Size::default(),
+            size,
             claims: list.finish(),
         });
         let told = self.control(node, &register);
@@ -194,7 +204,7 @@ impl World {
         let now = self.now;
         let node = 1 + u64::from(feed.below(NODES as u32 + 1));
         let shard = feed.below(SHARDS + 1);
-        match feed.below(28) {
+        match feed.below(30) {
             0 => {
                 let states = [
                     MemberState::Unreachable,
@@ -265,6 +275,7 @@ impl World {
             23 => {
                 both!(self, coordinator => coordinator.rebalance(now));
             }
+            24 | 25 => self.resize(node, feed),
             _ => {
                 self.now = now.after(Duration::from_millis(feed.number() % 12_000));
                 self.timeout();
@@ -275,12 +286,40 @@ impl World {
         }
     }
 
+    /// Mostly after what the region knows.
+    fn resize(&mut self, node: u64, feed: &mut Feed<'_>) {
+        let count = feed.below(SHARDS + 2);
+        let after = if feed.byte() < 200 {
+            self.regions[&node].size.version
+        } else {
+            self.epoch(node, SHARDS, feed)
+        };
+        let before = self.heap.used_shards();
+        let told = self.control(node, &Control::Resize(Resize { after, count }));
+        let used = self.heap.used_shards();
+        assert_eq!(used, self.array.used_shards());
+        assert!(used == before || (told.is_ok() && used == count));
+    }
+
+    /// A region hears of a size. One that it knows better is old.
+    fn sized(&mut self, node: NodeId, size: Size) {
+        assert!(size.count <= SHARDS && size.version.term() <= self.term);
+        let region = self.regions.get_mut(&node.0).expect("a member");
+        if size.version == region.size.version && region.size.version != Epoch::NONE {
+            assert_eq!(size.count, region.size.count, "two sizes of one version");
+        }
+        if size.version > region.size.version {
+            region.size = size;
+        }
+    }
+
     fn gone(&mut self, node: u64, feed: &mut Feed<'_>) {
         let now = self.now;
         let incarnation = self.regions[&node].session.incarnation;
         let region = self.region(node);
         region.held.clear();
         region.grants.clear();
+        region.size = Size::default();
         region.session = Session {
             incarnation: Incarnation(incarnation.0 + 1),
             lapses: 0,
@@ -426,7 +465,9 @@ impl World {
                     let count = update.homes.validate(SHARDS);
                     count.expect("a map that decodes");
                 }
-                Control::RegisterAck(_) | Control::RegisterRefused(_) => {}
+                Control::RegisterAck(ack) => self.sized(to, ack.size),
+                Control::Resized(size) => self.sized(to, size),
+                Control::RegisterRefused(_) => {}
                 other => panic!("not a coordinator's: {other:?}"),
             },
             CoordinatorCommand::EndSessions { node } if !self.trust => {

@@ -4,11 +4,11 @@ use alloc::vec::Vec;
 
 use super::harness::*;
 use crate::{
-    Epoch, NodeId, Term,
+    Epoch, NodeId, Session, Term,
     allocation::LeastShards,
-    coordinator::{ControlError, CoordShardState, KeepShards},
+    coordinator::{ControlError, CoordShardState, KeepShards, validate},
     wire::{
-        Claims, Control,
+        Claims, ClaimsBuilder, Control,
         control::{Register, RegisterRefusal, Resize, Size},
     },
 };
@@ -169,4 +169,42 @@ fn a_size_that_cannot_be_is_refused() {
     }
     assert_eq!(bed.coordinator.used_shards(), 4);
     assert!(!bed.coordinator.is_registered(NodeId(2)));
+}
+
+/// Claims arrive in parts, and what nobody held was looked at before.
+#[test]
+fn what_is_claimed_late_and_not_used_any_more_is_handed_off() {
+    let mut bed = bed(10, 2);
+    bed.start_all();
+    let (shard, epoch) = bed
+        .map()
+        .into_iter()
+        .rev()
+        .find_map(|(shard, node, epoch)| (node == 2).then_some((shard, epoch)))
+        .unwrap();
+    assert!(shard >= 3);
+    let newer = Session {
+        lapses: 1,
+        ..session(2)
+    };
+    let register = |bed: &mut Bed, part: u32, claims| {
+        let register = Register {
+            part,
+            parts: 3,
+            ..part_of(newer, claims, MAX)
+        };
+        bed.control(2, &Control::Register(register)).unwrap();
+    };
+    register(&mut bed, 0, Claims::EMPTY);
+    resize(&mut bed, 1, Epoch::NONE, 3).unwrap();
+    bed.settle();
+    let mut scratch = [0; 64];
+    let mut claims = ClaimsBuilder::new(&mut scratch);
+    claims.push(claim(shard, epoch)).unwrap();
+    register(&mut bed, 1, claims.finish());
+    validate(&bed.coordinator);
+    register(&mut bed, 2, Claims::EMPTY);
+    bed.finish_moves();
+    bed.pass(1_000);
+    assert_eq!(shards(&bed), [0, 1, 2]);
 }

@@ -6,6 +6,7 @@ use std::println;
 
 use super::cluster::*;
 use super::moving::{all_answered, formed, traffic};
+use crate::coordinator::KeepShards;
 use crate::node::TypeIndex;
 use crate::wire::Kind;
 
@@ -145,4 +146,37 @@ fn s27_a_lost_deregister_leaves_no_shard_without_a_home() {
     cluster.run(11 * SECOND);
     assert!(cluster.meddler.as_ref().is_some_and(|it| it.count > 0));
     all_answered(&cluster, &asks);
+}
+
+/// `Resized` is said once to those that did not ask for it. Who misses it hears of it when it registers again, which it
+/// does every 20 retry intervals.
+#[test]
+fn a_size_that_nobody_heard_of_is_heard_of_with_the_next_registration() {
+    for how in [Meddling::Lose, Meddling::Delay(450 * MS)] {
+        let names = ["a", "b", "c"];
+        let mut cluster = Cluster::new(3);
+        cluster.set_voters(&names);
+        for (index, name) in names.iter().enumerate() {
+            cluster.start(name, config(links(), &names).with_bootstrap(index == 0));
+            cluster.run(MS);
+        }
+        cluster.form();
+        let workers = CART.with_keep(KeepShards::First(4));
+        let workers = cluster.add_type_everywhere(&workers);
+        cluster.run_until(5 * SECOND, |cluster| cluster.is_registered(workers));
+        cluster.run(SECOND);
+        cluster.meddler = Some(Meddler::new(Kind::RESIZED, how));
+        let sizes = |cluster: &Cluster| -> Vec<_> {
+            let hosts = cluster.hosts.iter();
+            hosts.map(|host| host.node.used_shards(workers)).collect()
+        };
+        assert_eq!(sizes(&cluster), [Some((4, false)); 3]);
+        let now = cluster.instant();
+        assert_eq!(cluster.hosts[1].node.resize_type(now, workers, 9), Ok(true));
+        cluster.pump(1);
+        cluster.run(500 * MS);
+        assert!(cluster.meddler.as_ref().is_some_and(|it| it.count > 0));
+        cluster.run(3 * SECOND);
+        assert_eq!(sizes(&cluster), [Some((9, false)); 3], "{how:?}");
+    }
 }
