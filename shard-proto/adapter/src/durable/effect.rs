@@ -40,6 +40,41 @@ impl<S, R> Tail<S, R> {
     }
 }
 
+/// What is common to all that has a [`Tail`].
+macro_rules! tail {
+    ($name:ident<$entity:ident: $kind:ident>, $written:literal, $state:literal) => {
+        impl<$entity: $kind> $name<$entity> {
+            #[doc = concat!("Answers, when ", $written, " durable. Without an answer an asker is told")]
+            /// [`NoReply`](crate::AskError::NoReply).
+            pub fn reply(mut self, reply: $entity::Reply) -> Self {
+                self.tail.answer = Answer::Value(reply);
+                self
+            }
+
+            #[doc = concat!("Answers with something of ", $state, " durable.")]
+            pub fn reply_with(
+                mut self,
+                reply: impl FnOnce(&$entity::State) -> $entity::Reply + Send + 'static,
+            ) -> Self {
+                self.tail.answer = Answer::Of(Box::new(reply));
+                self
+            }
+
+            /// Stops the entity afterwards, as if it were idle. The next message makes it again.
+            pub fn stop(mut self) -> Self {
+                self.tail.stop = true;
+                self
+            }
+        }
+
+        impl<$entity: $kind> fmt::Debug for $name<$entity> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.tail.fmt(stringify!($name), f)
+            }
+        }
+    };
+}
+
 /// What a command of an [`EventSourced`] entity comes to: events, then an answer.
 ///
 /// ```
@@ -86,35 +121,9 @@ impl<E: EventSourced> Effect<E> {
             ..Self::none()
         }
     }
-
-    /// Answers, when the events are durable. Without an answer an asker is told
-    /// [`NoReply`](crate::AskError::NoReply).
-    pub fn reply(mut self, reply: E::Reply) -> Self {
-        self.tail.answer = Answer::Value(reply);
-        self
-    }
-
-    /// Answers with something of the state to which the events have led, when they are durable.
-    pub fn reply_with(
-        mut self,
-        reply: impl FnOnce(&E::State) -> E::Reply + Send + 'static,
-    ) -> Self {
-        self.tail.answer = Answer::Of(Box::new(reply));
-        self
-    }
-
-    /// Stops the entity afterwards, as if it were idle. The next message makes it again.
-    pub fn stop(mut self) -> Self {
-        self.tail.stop = true;
-        self
-    }
 }
 
-impl<E: EventSourced> fmt::Debug for Effect<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.tail.fmt("Effect", f)
-    }
-}
+tail!(Effect<E: EventSourced>, "the events are", "the state to which the events have led, when they are");
 
 /// What becomes of a value.
 pub(super) enum Write<S> {
@@ -152,32 +161,6 @@ impl<D: Durable> Change<D> {
     pub const fn delete() -> Self {
         Self::new(Write::Delete)
     }
-
-    /// Answers, when the value is durable. Without an answer an asker is told
-    /// [`NoReply`](crate::AskError::NoReply).
-    pub fn reply(mut self, reply: D::Reply) -> Self {
-        self.tail.answer = Answer::Value(reply);
-        self
-    }
-
-    /// Answers with something of the new value, when it is durable.
-    pub fn reply_with(
-        mut self,
-        reply: impl FnOnce(&D::State) -> D::Reply + Send + 'static,
-    ) -> Self {
-        self.tail.answer = Answer::Of(Box::new(reply));
-        self
-    }
-
-    /// Stops the entity afterwards, as if it were idle. The next message makes it again.
-    pub fn stop(mut self) -> Self {
-        self.tail.stop = true;
-        self
-    }
 }
 
-impl<D: Durable> fmt::Debug for Change<D> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.tail.fmt("Change", f)
-    }
-}
+tail!(Change<D: Durable>, "the value is", "the new value, when it is");
