@@ -2,6 +2,7 @@
 
 mod entities;
 mod item;
+mod tables;
 
 use core::any::Any;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use crate::remember::Told;
 use crate::report::Reason;
 use crate::shared::Room;
 pub(crate) use entities::TypeHost;
+pub(crate) use tables::{Life, Shards, Tasks};
 
 /// Where a message that is to be delivered came from.
 pub(crate) enum From {

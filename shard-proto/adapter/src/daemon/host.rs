@@ -17,7 +17,7 @@ use super::{Daemon, DaemonContext, Group, Make, Size, index_of};
 use crate::body::Body;
 use crate::error::NotReady;
 use crate::gate::Gate;
-use crate::host::{Crowded, Desk, Effect, From, Host, Refused};
+use crate::host::{Crowded, Desk, From, Host, Life, Refused, Shards, Tasks};
 use crate::lease::Look;
 use crate::remember::Told;
 use crate::report::{Reason, Undelivered};
@@ -25,17 +25,17 @@ use crate::shared::Input;
 use crate::supervise::AbortHandle;
 use crate::task::{caught, poll_caught};
 
-/// A shard that runs here.
-struct Hosted {
-    epoch: Epoch,
-    stopping: bool,
-}
-
 /// A worker that has a task.
 struct Worker {
     slot: EntitySlot,
     stop: watch::Sender<bool>,
     task: AbortHandle,
+}
+
+impl Life for Worker {
+    fn slot(&self) -> EntitySlot {
+        self.slot
+    }
 }
 
 /// The task of a worker ended.
@@ -48,9 +48,8 @@ pub(super) struct DaemonHost<D: Daemon> {
     group: Arc<Group>,
     core: Entities<()>,
     make: Arc<Make<D>>,
-    shards: Box<[Option<Hosted>]>,
-    /// By the index of their slot.
-    workers: Vec<Option<Worker>>,
+    shards: Shards<()>,
+    workers: Tasks<Worker>,
 }
 
 /// Says that a task has ended, however it does.
@@ -74,19 +73,9 @@ impl<D: Daemon> DaemonHost<D> {
             group,
             core,
             make: Arc::new(make),
-            shards: (0..max).map(|_| None).collect(),
-            workers: Vec::new(),
+            shards: Shards::new(max),
+            workers: Tasks::new(),
         }
-    }
-
-    fn hosted(&mut self, shard: ShardId, epoch: Epoch) -> Option<&mut Hosted> {
-        let slot = self.shards.get_mut(shard.0 as usize)?;
-        slot.as_mut().filter(|hosted| hosted.epoch == epoch)
-    }
-
-    fn worker(&mut self, slot: EntitySlot) -> Option<&mut Worker> {
-        let worker = self.workers.get_mut(slot.index as usize)?.as_mut()?;
-        (worker.slot == slot).then_some(worker)
     }
 
     fn commands(&mut self, desk: &mut Desk<'_>) {
@@ -96,12 +85,12 @@ impl<D: Daemon> DaemonHost<D> {
                     slot, shard, epoch, ..
                 } => self.launch(slot, shard, epoch),
                 EntityCommand::Close { slot } => {
-                    if let Some(worker) = self.worker(slot) {
+                    if let Some(worker) = self.workers.get(slot) {
                         worker.stop.send_replace(true);
                     }
                 }
                 EntityCommand::Abort { slot } => {
-                    if let Some(worker) = self.worker(slot) {
+                    if let Some(worker) = self.workers.get(slot) {
                         worker.task.abort();
                     }
                 }
@@ -110,17 +99,8 @@ impl<D: Daemon> DaemonHost<D> {
                     epoch,
                     forced,
                 } => {
-                    let ran = self.hosted(shard, epoch).is_some();
-                    if ran {
-                        self.shards[shard.0 as usize] = None;
-                        self.group.status.set_hosted(shard, None);
-                    }
-                    desk.effects.push(Effect::Stopped {
-                        shard,
-                        epoch,
-                        forced,
-                        ran,
-                    });
+                    let status = &self.group.status;
+                    self.shards.stopped(status, desk, shard, epoch, forced);
                 }
                 // There are no messages, and nothing is recorded.
                 EntityCommand::Deliver { .. }
@@ -147,11 +127,7 @@ impl<D: Daemon> DaemonHost<D> {
         };
         let make = Arc::clone(&self.make);
         let task = self.group.node.runtime.spawn(run(ending, make, cx));
-        let index = slot.index as usize;
-        if self.workers.len() <= index {
-            self.workers.resize_with(index + 1, || None);
-        }
-        self.workers[index] = Some(Worker { slot, stop, task });
+        self.workers.insert(Worker { slot, stop, task });
     }
 }
 
@@ -218,12 +194,7 @@ impl<D: Daemon> Host for DaemonHost<D> {
     }
 
     fn start(&mut self, desk: &mut Desk<'_>, shard: ShardId, epoch: Epoch) -> bool {
-        if let Some(slot) = self.shards.get_mut(shard.0 as usize) {
-            *slot = Some(Hosted {
-                epoch,
-                stopping: false,
-            });
-            self.group.status.set_hosted(shard, Some(epoch));
+        if self.shards.start(&self.group.status, shard, epoch, ()) {
             let key = EntityKey::from(&*index_of(shard).to_string());
             self.core.remembered(desk.now, shard, epoch, key);
             self.core.start_shard(desk.now, shard, epoch);
@@ -253,7 +224,7 @@ impl<D: Daemon> Host for DaemonHost<D> {
     }
 
     fn started(&mut self, desk: &mut Desk<'_>, slot: EntitySlot) {
-        if self.worker(slot).is_some() {
+        if self.workers.get(slot).is_some() {
             self.core.started(desk.now, slot);
             self.commands(desk);
         }
@@ -270,24 +241,23 @@ impl<D: Daemon> Host for DaemonHost<D> {
             return;
         };
         let (slot, end) = (ended.slot, ended.end);
-        if self.worker(slot).is_some() {
-            self.workers[slot.index as usize] = None;
+        if self.workers.remove(slot).is_some() {
             let _ = self.core.ended(desk.now, slot, end, []);
             self.commands(desk);
         }
     }
 
     fn stop(&mut self, desk: &mut Desk<'_>, shard: ShardId, epoch: Epoch) -> bool {
-        if let Some(hosted) = self.hosted(shard, epoch) {
+        if let Some(hosted) = self.shards.get(shard, epoch) {
             hosted.stopping = true;
         }
         self.core.stop_shard(desk.now, shard, epoch);
         self.commands(desk);
-        self.hosted(shard, epoch).is_some()
+        self.shards.get(shard, epoch).is_some()
     }
 
     fn abort(&mut self, desk: &mut Desk<'_>, shard: ShardId, epoch: Epoch) -> usize {
-        if !self.hosted(shard, epoch).is_some_and(|it| it.stopping) {
+        if self.shards.stopping(shard, epoch).is_none() {
             return 0;
         }
         let count = self.core.abort_shard(desk.now, shard, epoch);
@@ -296,7 +266,7 @@ impl<D: Daemon> Host for DaemonHost<D> {
     }
 
     fn abandon(&mut self, desk: &mut Desk<'_>, shard: ShardId, epoch: Epoch) {
-        if self.hosted(shard, epoch).is_some_and(|it| it.stopping) {
+        if self.shards.stopping(shard, epoch).is_some() {
             self.core.abandon_shard(desk.now, shard, epoch);
             self.commands(desk);
         }
@@ -342,12 +312,12 @@ impl<D: Daemon> Host for DaemonHost<D> {
     }
 
     fn is_hosting(&self) -> bool {
-        self.shards.iter().any(Option::is_some)
+        !self.shards.is_empty()
     }
 
     fn end(&mut self, _now: Instant) {
         self.core.end();
-        for worker in self.workers.iter().flatten() {
+        for worker in self.workers.all() {
             worker.task.abort();
         }
         self.workers.clear();

@@ -15,7 +15,7 @@ use shard_proto::wire::control::RegisterRefusal;
 use shard_proto::{Epoch, Home, Instant, ShardId, earliest};
 
 use super::item::{from_item, to_item, to_message};
-use super::{Crowded, Desk, Effect, From, Host, Refused};
+use super::{Crowded, Desk, Effect, From, Host, Life, Refused, Shards, Tasks};
 use crate::ask::Asks;
 use crate::body::{Body, Encoded};
 use crate::entity::Entity;
@@ -28,11 +28,9 @@ use crate::shared::{Caller, Item, Listed, Mailbox, Seat, TypeShared, lock};
 use crate::supervise::{Abort, AbortHandle};
 use crate::task::{self, Ended, Work};
 
-/// A shard that runs here.
-struct Hosted {
-    epoch: Epoch,
+/// What is known of a shard that runs here.
+struct Serving {
     opening: Opening,
-    stopping: bool,
     /// Reads who lived in it. Until that has ended it is not served, nor has it stopped.
     reading: Option<AbortHandle>,
     /// Another node writes who lives in it.
@@ -46,13 +44,18 @@ struct Running<E: Entity> {
     slow: bool,
 }
 
+impl<E: Entity> Life for Running<E> {
+    fn slot(&self) -> EntitySlot {
+        self.mailbox.slot
+    }
+}
+
 pub(crate) struct TypeHost<E: Entity> {
     shared: Arc<TypeShared<E>>,
     core: Entities<Item<E>>,
     memory: Option<Memory>,
-    shards: Box<[Option<Hosted>]>,
-    /// By the index of their slot.
-    running: Vec<Option<Running<E>>>,
+    shards: Shards<Serving>,
+    running: Tasks<Running<E>>,
     /// Tasks that ended since the list of used entities was looked at.
     ended: u32,
     /// When that was.
@@ -68,28 +71,18 @@ impl<E: Entity> TypeHost<E> {
         core: Entities<Item<E>>,
         memory: Option<Memory>,
     ) -> Self {
-        let shards = (0..shared.shards).map(|_| None).collect();
+        let shards = Shards::new(shared.shards);
         Self {
             shared,
             core,
             memory,
             shards,
-            running: Vec::new(),
+            running: Tasks::new(),
             ended: 0,
             looked: Instant::ZERO,
             too_many: 0,
             over: false,
         }
-    }
-
-    fn hosted(&mut self, shard: ShardId, epoch: Epoch) -> Option<&mut Hosted> {
-        let slot = self.shards.get_mut(shard.0 as usize)?;
-        slot.as_mut().filter(|hosted| hosted.epoch == epoch)
-    }
-
-    fn running(&mut self, slot: EntitySlot) -> Option<&mut Running<E>> {
-        let running = self.running.get_mut(slot.index as usize)?.as_mut()?;
-        (running.mailbox.slot == slot).then_some(running)
     }
 
     /// Does what the core wants done. After everything it is told, before anything else happens: messages that it keeps
@@ -110,7 +103,7 @@ impl<E: Entity> TypeHost<E> {
                 key,
             } => self.launch(slot, shard, epoch, key),
             EntityCommand::Deliver { slot, payload } => {
-                let Some(running) = self.running(slot) else {
+                let Some(running) = self.running.get(slot) else {
                     return;
                 };
                 if let Err(PushError::Full(item) | PushError::Closed(item)) =
@@ -121,14 +114,14 @@ impl<E: Entity> TypeHost<E> {
                 }
             }
             EntityCommand::Publish { slot } => {
-                if let Some(running) = self.running(slot) {
+                if let Some(running) = self.running.get(slot) {
                     let listed = Listed(Arc::clone(&running.mailbox));
                     self.shared.directory.pin().insert(listed, ());
                 }
             }
             EntityCommand::Close { slot } => self.close(slot),
             EntityCommand::Abort { slot } => {
-                if let Some(running) = self.running(slot) {
+                if let Some(running) = self.running.get(slot) {
                     running.mailbox.abort.abort();
                 }
             }
@@ -148,8 +141,7 @@ impl<E: Entity> TypeHost<E> {
                 reason,
                 payload,
             } => {
-                let epoch = self.shards.get(shard.0 as usize).and_then(Option::as_ref);
-                let epoch = epoch.map_or(Epoch::NONE, |hosted| hosted.epoch);
+                let epoch = self.shards.epoch(shard);
                 let reason = self.reason(reason);
                 let tracked = matches!(payload.caller, Caller::Tracked(_));
                 let (body, weight, from) = from_item(payload);
@@ -169,17 +161,8 @@ impl<E: Entity> TypeHost<E> {
                 epoch,
                 forced,
             } => {
-                let ran = self.hosted(shard, epoch).is_some();
-                if ran {
-                    self.shards[shard.0 as usize] = None;
-                    self.shared.status.set_hosted(shard, None);
-                }
-                desk.effects.push(Effect::Stopped {
-                    shard,
-                    epoch,
-                    forced,
-                    ran,
-                });
+                let status = &self.shared.status;
+                self.shards.stopped(status, desk, shard, epoch, forced);
             }
             EntityCommand::Record {
                 shard,
@@ -188,7 +171,8 @@ impl<E: Entity> TypeHost<E> {
                 alive,
             } => {
                 // What a fenced shard has to say is nobody's business any more; it will stop.
-                let fenced = self.hosted(shard, epoch).is_none_or(|shard| shard.fenced);
+                let fenced = self.shards.get(shard, epoch);
+                let fenced = fenced.is_none_or(|hosted| hosted.more.fenced);
                 if let Some(memory) = &self.memory
                     && !fenced
                 {
@@ -199,11 +183,11 @@ impl<E: Entity> TypeHost<E> {
     }
 
     fn launch(&mut self, slot: EntitySlot, shard: ShardId, epoch: Epoch, key: EntityKey) {
-        let Some(hosted) = self.hosted(shard, epoch) else {
+        let Some(hosted) = self.shards.get(shard, epoch) else {
             return;
         };
         let mailbox = Arc::new(Mailbox {
-            opening: hosted.opening,
+            opening: hosted.more.opening,
             queue: Queue::new(),
             used: AtomicBool::new(false),
             slot,
@@ -218,11 +202,7 @@ impl<E: Entity> TypeHost<E> {
         });
         let runtime = &self.shared.node.runtime;
         runtime.spawn_with(Arc::clone(&mailbox), task::run(work));
-        let index = slot.index as usize;
-        if self.running.len() <= index {
-            self.running.resize_with(index + 1, || None);
-        }
-        self.running[index] = Some(Running {
+        self.running.insert(Running {
             mailbox,
             slow: false,
         });
@@ -230,7 +210,7 @@ impl<E: Entity> TypeHost<E> {
 
     /// No caller puts anything into its mailbox any more.
     fn close(&mut self, slot: EntitySlot) {
-        let Some(running) = self.running(slot) else {
+        let Some(running) = self.running.get(slot) else {
             return;
         };
         let mailbox = Arc::clone(&running.mailbox);
@@ -268,19 +248,19 @@ impl<E: Entity> Host for TypeHost<E> {
     }
 
     fn start(&mut self, desk: &mut Desk<'_>, shard: ShardId, epoch: Epoch) -> bool {
-        let Some(slot) = self.shards.get_mut(shard.0 as usize) else {
+        let Some(gate) = self.gate(shard) else {
             return true;
         };
+        let opening = gate.start();
         let reading = self.memory.as_ref().map(|memory| memory.read(shard, epoch));
         let served = reading.is_none();
-        *slot = Some(Hosted {
-            epoch,
-            opening: self.shared.gate(shard).start(),
-            stopping: false,
+        let serving = Serving {
+            opening,
             reading,
             fenced: false,
-        });
-        self.shared.status.set_hosted(shard, Some(epoch));
+        };
+        self.shards
+            .start(&self.shared.status, shard, epoch, serving);
         if served {
             self.core.start_shard(desk.now, shard, epoch);
             self.commands(desk);
@@ -293,10 +273,8 @@ impl<E: Entity> Host for TypeHost<E> {
     }
 
     fn open(&mut self, shard: ShardId, epoch: Epoch) {
-        if self
-            .hosted(shard, epoch)
-            .is_some_and(|hosted| !hosted.stopping)
-        {
+        let open = self.shards.get(shard, epoch);
+        if open.is_some_and(|hosted| !hosted.stopping) {
             self.shared.gate(shard).set(Way::Open);
         }
     }
@@ -345,7 +323,7 @@ impl<E: Entity> Host for TypeHost<E> {
             }
         };
         let limits = self.shared.limits;
-        let Some(running) = self.running(slot) else {
+        let Some(running) = self.running.get(slot) else {
             return Self::refuse_item(Reason::Stopped, item, message);
         };
         let local = item.caller.is_local();
@@ -369,14 +347,14 @@ impl<E: Entity> Host for TypeHost<E> {
     }
 
     fn started(&mut self, desk: &mut Desk<'_>, slot: EntitySlot) {
-        if self.running(slot).is_some() {
+        if self.running.get(slot).is_some() {
             self.core.started(desk.now, slot);
             self.commands(desk);
         }
     }
 
     fn passivate(&mut self, desk: &mut Desk<'_>, slot: EntitySlot) {
-        if self.running(slot).is_some() {
+        if self.running.get(slot).is_some() {
             self.core.passivate(desk.now, slot);
             self.commands(desk);
         }
@@ -384,7 +362,7 @@ impl<E: Entity> Host for TypeHost<E> {
 
     fn passivate_key(&mut self, desk: &mut Desk<'_>, key: &EntityKey) -> bool {
         let found = self.core.find(key);
-        let Some(slot) = found.filter(|slot| self.running(*slot).is_some()) else {
+        let Some(slot) = found.filter(|slot| self.running.get(*slot).is_some()) else {
             return false;
         };
         self.core.passivate(desk.now, slot);
@@ -402,12 +380,12 @@ impl<E: Entity> Host for TypeHost<E> {
         }
         let mailbox = Arc::clone(&ended.mailbox);
         let (slot, end) = (mailbox.slot, ended.end);
-        if self.running(slot).is_none() {
+        if self.running.get(slot).is_none() {
             self.give_back(desk, &mailbox, Err(ended.rest()));
             return;
         }
         self.close(slot);
-        self.running[slot.index as usize] = None;
+        self.running.remove(slot);
         if mailbox.used.load(Ordering::Relaxed) {
             // It did something before it failed: that one is not parked.
             self.core.touched(desk.now, slot);
@@ -426,9 +404,9 @@ impl<E: Entity> Host for TypeHost<E> {
 
     fn stop(&mut self, desk: &mut Desk<'_>, shard: ShardId, epoch: Epoch) -> bool {
         self.shared.gate(shard).set(Way::Closed);
-        if let Some(hosted) = self.hosted(shard, epoch) {
+        if let Some(hosted) = self.shards.get(shard, epoch) {
             hosted.stopping = true;
-            if let Some(reading) = &hosted.reading {
+            if let Some(reading) = &hosted.more.reading {
                 // It says when it has ended.
                 reading.abort();
                 return true;
@@ -436,20 +414,14 @@ impl<E: Entity> Host for TypeHost<E> {
         }
         self.core.stop_shard(desk.now, shard, epoch);
         self.commands(desk);
-        self.hosted(shard, epoch).is_some()
+        self.shards.get(shard, epoch).is_some()
     }
 
     fn abort(&mut self, desk: &mut Desk<'_>, shard: ShardId, epoch: Epoch) -> usize {
-        if self
-            .hosted(shard, epoch)
-            .is_none_or(|hosted| !hosted.stopping)
-        {
+        let Some(hosted) = self.shards.stopping(shard, epoch) else {
             return 0;
-        }
-        if self
-            .hosted(shard, epoch)
-            .is_some_and(|hosted| hosted.reading.is_some())
-        {
+        };
+        if hosted.more.reading.is_some() {
             return 1;
         }
         let count = self.core.abort_shard(desk.now, shard, epoch);
@@ -458,33 +430,22 @@ impl<E: Entity> Host for TypeHost<E> {
     }
 
     fn abandon(&mut self, desk: &mut Desk<'_>, shard: ShardId, epoch: Epoch) {
-        if self
-            .hosted(shard, epoch)
-            .is_none_or(|hosted| !hosted.stopping)
-        {
+        let Some(hosted) = self.shards.stopping(shard, epoch) else {
             return;
-        }
-        if self
-            .hosted(shard, epoch)
-            .and_then(|hosted| hosted.reading.take())
-            .is_some()
-        {
+        };
+        if hosted.more.reading.take().is_some() {
             self.core.stop_shard(desk.now, shard, epoch);
         }
         // What such a task has in hand it gives back itself, if it ever ends.
-        for index in 0..self.running.len() {
-            let Some(running) = self.running[index]
-                .take_if(|it| it.mailbox.shard == shard && it.mailbox.epoch == epoch)
-            else {
-                continue;
-            };
+        let of_it = |it: &Running<E>| it.mailbox.shard == shard && it.mailbox.epoch == epoch;
+        for running in self.running.take_all(of_it) {
             let rest = running.mailbox.queue.take_rest();
             let slot = running.mailbox.slot;
             let told = self.core.ended(desk.now, slot, End::Aborted, rest);
             self.give_back(desk, &running.mailbox, told);
         }
         self.commands(desk);
-        if self.hosted(shard, epoch).is_some() {
+        if self.shards.get(shard, epoch).is_some() {
             self.core.abandon_shard(desk.now, shard, epoch);
             self.commands(desk);
         }
@@ -549,7 +510,7 @@ impl<E: Entity> Host for TypeHost<E> {
     }
 
     fn is_hosting(&self) -> bool {
-        self.shards.iter().any(Option::is_some)
+        !self.shards.is_empty()
     }
 
     fn end(&mut self, now: Instant) {
@@ -558,17 +519,17 @@ impl<E: Entity> Host for TypeHost<E> {
         }
         // Brings out what the core keeps.
         let (mut asks, mut effects) = (Asks::default(), Vec::new());
-        for index in 0..self.shards.len() {
-            let Some(hosted) = &self.shards[index] else {
-                continue;
-            };
-            let shard = ShardId(index as u32);
-            if let Some(reading) = &hosted.reading {
+        let mut shards = Vec::new();
+        for (shard, hosted) in self.shards.all() {
+            if let Some(reading) = &hosted.more.reading {
                 reading.abort();
             }
-            self.core.stop_shard(now, shard, hosted.epoch);
+            shards.push((shard, hosted.epoch));
+        }
+        for (shard, epoch) in shards {
+            self.core.stop_shard(now, shard, epoch);
             // Also what waits for the end of a task.
-            self.core.abandon_shard(now, shard, hosted.epoch);
+            self.core.abandon_shard(now, shard, epoch);
             self.commands(&mut Desk {
                 now,
                 asks: &mut asks,
@@ -583,7 +544,7 @@ impl<E: Entity> Host for TypeHost<E> {
         asks.fail_all();
         self.core.end();
         self.over = true;
-        for running in self.running.iter().flatten() {
+        for running in self.running.all() {
             running.mailbox.queue.close();
             running.mailbox.abort.abort();
         }

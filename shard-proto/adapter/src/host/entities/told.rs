@@ -9,18 +9,18 @@ use crate::remember::{ReadEnd, Told, Written};
 impl<E: Entity> TypeHost<E> {
     pub(super) fn told(&mut self, desk: &mut Desk<'_>, shard: ShardId, epoch: Epoch, told: Told) {
         let now = desk.now;
-        let Some(hosted) = self.hosted(shard, epoch) else {
+        let Some(hosted) = self.shards.get(shard, epoch) else {
             return;
         };
         match told {
-            Told::Page(keys) if hosted.reading.is_some() && !hosted.stopping => {
+            Told::Page(keys) if hosted.more.reading.is_some() && !hosted.stopping => {
                 for key in keys {
                     self.core.remembered(now, shard, epoch, key);
                 }
             }
             Told::Page(_) => {}
             Told::Read(end) => {
-                if hosted.reading.take().is_none() {
+                if hosted.more.reading.take().is_none() {
                     return;
                 }
                 if end == ReadEnd::All && !hosted.stopping {
@@ -32,7 +32,7 @@ impl<E: Entity> TypeHost<E> {
                     self.core.stop_shard(now, shard, epoch);
                 }
             }
-            Told::Written(_, Written::Fenced) => hosted.fenced = true,
+            Told::Written(_, Written::Fenced) => hosted.more.fenced = true,
             Told::Written(changes, written) => {
                 let done = written == Written::Done;
                 for (key, alive) in changes {

@@ -17,7 +17,7 @@ impl<E: Entity> TypeHost<E> {
         self.looked = now;
         let mut used = mem::take(&mut *lock(&self.shared.used));
         for slot in used.drain(..) {
-            if let Some(running) = self.running(slot) {
+            if let Some(running) = self.running.get(slot) {
                 running.mailbox.used.store(false, Ordering::Relaxed);
                 self.core.touched(now, slot);
             }
