@@ -37,11 +37,11 @@ async fn few_at_once_and_not_for_long() {
         let mut silent: Vec<_> = (0..4)
             .map(|_| TcpStream::connect(&seeds[0]).unwrap())
             .collect();
-        until(|| a.stats().arrivals.arrived == 4).await;
+        until(|| a.stats().connections.arrived == 4).await;
         let late: Vec<_> = (0..6)
             .map(|_| TcpStream::connect(&seeds[0]).unwrap())
             .collect();
-        until(|| a.stats().arrivals.crowded == 6).await;
+        until(|| a.stats().connections.crowded == 6).await;
         for stream in late {
             assert!(blocking(|| closed(stream, Duration::from_secs(1))).await);
         }
@@ -54,12 +54,12 @@ async fn few_at_once_and_not_for_long() {
         let b = builder("b", &seeds[1], &seeds).membership(Membership::Links);
         let b = b.start().await.unwrap();
         until(|| a.members().len() == 2 && b.members().len() == 2).await;
-        let before = a.stats().arrivals;
+        let before = a.stats().connections;
         let silent: Vec<_> = (0..4)
             .map(|_| TcpStream::connect(&seeds[0]).unwrap())
             .collect();
-        until(|| a.stats().arrivals.arrived >= before.arrived + 4).await;
-        assert_eq!(a.stats().arrivals.crowded, before.crowded);
+        until(|| a.stats().connections.arrived >= before.arrived + 4).await;
+        assert_eq!(a.stats().connections.crowded, before.crowded);
         drop(silent);
         b.shutdown().await;
         a.shutdown().await;

@@ -8,9 +8,9 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use common::log::log;
+use common::way::Way;
 use common::wire::Wire;
-use common::{Answer, Peer, Say, World, builder, free_address, map_that, scribes, within};
-use shard_tokio::Membership;
+use common::{Answer, Peer, Say, World, free_address, map_that, scribes, within};
 use shard_tokio::proto::hash::{entity_type_id, node_id};
 use shard_tokio::proto::wire::control::{
     Ack, Deregister, EntityNote, GetShardHome, HandOff, HandOffComplete, LeaderBeat, NodeBeat,
@@ -25,6 +25,7 @@ use shard_tokio::proto::wire::{
     Control, Data, Envelope, Flush, Flushed, Header, Reply, Return, ReturnReason,
 };
 use shard_tokio::proto::{EntityTypeId, Epoch, Incarnation, Session, Term, Token};
+use shard_tokio::{Membership, Preset};
 use shard_tokio::{NodeId, ShardId};
 
 fn resident() -> u64 {
@@ -32,12 +33,14 @@ fn resident() -> u64 {
     pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }
 
-async fn two() -> (Arc<World>, Peer, Peer) {
+async fn two(way: &Way) -> (Arc<World>, Peer, Peer) {
     let world = World::new();
     let seeds = common::all(2, |_| free_address());
     let mut peers = Vec::new();
     for (name, address) in ["a", "b"].iter().zip(&seeds) {
-        let node = builder(name, address, &seeds).membership(Membership::Links);
+        let node = way.builder(name, address, &seeds);
+        // A flood must not be mistaken for a pause.
+        let node = node.membership(Membership::Links).preset(Preset::Default);
         let node = node.start().await.unwrap();
         let scribes = scribes(&node, &world, |it| it).await;
         peers.push(Peer { node, scribes });
@@ -318,20 +321,30 @@ fn data_flood(wire: &mut Wire, epochs: &[Epoch]) {
     }
 }
 
-/// Every kind of control under every term, every kind of data under every epoch: the cluster goes on as it was.
 #[tokio::test]
 async fn a_member_says_everything_it_must_not() {
+    everything(Way::Tcp).await;
+}
+
+/// With a certificate that is good.
+#[tokio::test]
+async fn a_member_says_everything_it_must_not_over_tls() {
+    everything(Way::tls()).await;
+}
+
+/// Every kind of control under every term, every kind of data under every epoch: the cluster goes on as it was.
+async fn everything(way: Way) {
     within(120, "hostile", async {
         let (log, _guard) = log();
-        let (_world, a, b) = two().await;
+        let (_world, a, b) = two(&way).await;
         let before = a.scribes.shard_map();
         let term = before.home(ShardId(0)).unwrap().epoch.term();
         for target in [a.node.address().to_owned(), b.node.address().to_owned()] {
             let me = 1_000_000;
+            let door = way.door(&target, "x").await;
             let mut wire = tokio::task::spawn_blocking({
-                let target = target.clone();
                 move || {
-                    let mut wire = Wire::open(&target, "x", me).unwrap();
+                    let mut wire = door.open("x", me).unwrap();
                     wire.drain();
                     let terms = [
                         term,
@@ -395,16 +408,29 @@ async fn a_member_says_everything_it_must_not() {
     .await;
 }
 
-/// Gaps, acknowledgements of what was not sent, lanes that are not there, garbage, false names.
 #[tokio::test]
 async fn links_that_break_the_rules_are_closed() {
+    rules(Way::Tcp).await;
+}
+
+#[tokio::test]
+async fn links_that_break_the_rules_are_closed_over_tls() {
+    rules(Way::tls()).await;
+}
+
+/// Gaps, acknowledgements of what was not sent, lanes that are not there, garbage, false names.
+async fn rules(way: Way) {
     within(120, "rules", async {
         let (log, _guard) = log();
-        let (_world, a, b) = two().await;
+        let (_world, a, b) = two(&way).await;
         let target = a.node.address().to_owned();
+        // Whoever has a node's certificate can say that it is that node.
+        let (as_a, as_b) = (way.door(&target, "a").await, way.door(&target, "b").await);
+        let door = way.door(&target, "x").await;
+        let again = door.clone();
         tokio::task::spawn_blocking(move || {
             for case in 0..8 {
-                let mut wire = Wire::open(&target, "x", 5 + case).unwrap();
+                let mut wire = door.open("x", 5 + case).unwrap();
                 let scribe = entity_type_id("scribe");
                 match case {
                     0 => {
@@ -471,11 +497,12 @@ async fn links_that_break_the_rules_are_closed() {
                 }
                 assert!(wire.closed(), "case {case}");
             }
-            let refused = |name, incarnation| Wire::open(&target, name, incarnation).err();
-            assert_eq!(refused("a", 1), Some(Refusal::Myself));
-            assert_eq!(refused("a", u64::MAX), Some(Refusal::Myself));
-            assert!(matches!(refused("b", 1), Some(Refusal::Incarnation { .. })));
-            assert!(matches!(refused("x", 4), Some(Refusal::Incarnation { .. })));
+            assert_eq!(as_a.open("a", 1).err(), Some(Refusal::Myself));
+            assert_eq!(as_a.open("a", u64::MAX).err(), Some(Refusal::Myself));
+            let old = as_b.open("b", 1).err();
+            assert!(matches!(old, Some(Refusal::Incarnation { .. })));
+            let old = door.open("x", 4).err();
+            assert!(matches!(old, Some(Refusal::Incarnation { .. })));
         })
         .await
         .unwrap();
@@ -500,8 +527,7 @@ async fn links_that_break_the_rules_are_closed() {
             "{stats:?}"
         );
         // Again and again: not a line each.
-        let target = a.node.address().to_owned();
-        let knock = move || (0..40).for_each(|_| drop(Wire::open(&target, "x", 4)));
+        let knock = move || (0..40).for_each(|_| drop(again.open("x", 4)));
         tokio::task::spawn_blocking(knock).await.unwrap();
         let lines = log.lines_with(&["WARN", &x, "that life of the node has ended"]);
         assert_eq!(lines, 6, "1, 2, 4, … 32");
@@ -513,7 +539,8 @@ async fn links_that_break_the_rules_are_closed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_member_has_buffered_is_bounded() {
     within(120, "bounded", async {
-        let (_world, a, b) = two().await;
+        let way = Way::Tcp;
+        let (_world, a, b) = two(&way).await;
         let term = a.scribes.shard_map().home(ShardId(0)).unwrap().epoch.term();
         let target = a.node.address().to_owned();
         let before = resident();

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use crate::driver::NetEvent;
 use crate::faults::Faults;
 use crate::shared::{Input, NodeShared, lock};
-use crate::transport::{Arriving, Listener};
+use crate::transport::{Arriving, Listener, Refused};
 
 /// Bounds of what arrived and has not said who it is.
 #[derive(Clone, Copy, Debug)]
@@ -32,10 +32,10 @@ impl ArrivalLimits {
     }
 }
 
-/// What a node counted of connections that arrived, and of transport handshakes. Only grows.
+/// What a node counted of connections before they are links. Only grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct ArrivalStats {
+pub struct ConnectionStats {
     /// Connections that arrived.
     pub arrived: u64,
     /// Of these, dropped at once: too many others had not said who they are, see
@@ -44,8 +44,12 @@ pub struct ArrivalStats {
     /// Of these, dropped because the transport's handshake took too long, see
     /// [`NodeBuilder::arrival_timeout`](crate::NodeBuilder::arrival_timeout).
     pub timed_out: u64,
-    /// Of these, dropped because the transport's handshake failed.
+    /// Of these, dropped because the transport's handshake failed, without those refused.
     pub failed: u64,
+    /// Peers refused by the transport, those that were dialed included: they are not who may connect.
+    pub refused: u64,
+    /// Times another node's transport refused this node.
+    pub refused_by_peers: u64,
 }
 
 /// What arrived and has not said who it is.
@@ -60,7 +64,7 @@ struct State {
     waiting: usize,
     /// No more of them than `waiting`.
     hosts: HashMap<String, usize>,
-    stats: ArrivalStats,
+    stats: ConnectionStats,
     faults: Faults,
 }
 
@@ -100,11 +104,22 @@ impl Arrivals {
         }
     }
 
-    pub(crate) fn stats(&self) -> ArrivalStats {
+    pub(crate) fn stats(&self) -> ConnectionStats {
         lock(&self.state).stats
     }
 
-    /// `None`: there are too many, and it is counted.
+    /// This node refused what it had dialed.
+    pub(crate) fn count_refused(&self) {
+        lock(&self.state).stats.refused += 1;
+    }
+
+    /// Another node refused this one, after this one had taken it for a connection.
+    pub(crate) fn refused_by(&self, peer: &str, shared: &NodeShared, refused: &Refused) {
+        lock(&self.state).stats.refused_by_peers += 1;
+        self.failed(peer, shared, refused.reason(), &refused.to_string());
+    }
+
+    /// `Err`: there are too many, and it is counted.
     fn admit(self: &Arc<Self>, peer: &str) -> Result<Place, &'static str> {
         let host = host(peer);
         let mut state = lock(&self.state);
@@ -147,7 +162,14 @@ impl Arrivals {
             }
             Some(Err(error)) => {
                 drop(place);
-                lock(&self.state).stats.failed += 1;
+                let is_refusal = Refused::of(&error).is_some();
+                let mut state = lock(&self.state);
+                if is_refusal {
+                    state.stats.refused += 1;
+                } else {
+                    state.stats.failed += 1;
+                }
+                drop(state);
                 self.failed(&peer, &shared, reason(&error), &error.to_string());
             }
             None => {
@@ -162,8 +184,10 @@ impl Arrivals {
 
 /// In words that do not vary.
 fn reason(error: &io::Error) -> &'static str {
+    if let Some(refused) = Refused::of(error) {
+        return refused.reason();
+    }
     match error.kind() {
-        io::ErrorKind::PermissionDenied => "refused",
         io::ErrorKind::InvalidData => "malformed",
         _ => "broken",
     }

@@ -18,7 +18,7 @@ use crate::lease::Lease;
 use crate::node::{Node, Running};
 use crate::runtime::{Handle, Runtime};
 use crate::shared::NodeShared;
-use crate::transport::Transport;
+use crate::transport::{Peer, Tls, TlsTransport, Transport};
 
 /// Bytes of a data frame's body that are not id and message.
 const FRAME_OVERHEAD: usize = 64;
@@ -65,6 +65,7 @@ pub struct NodeBuilder<R> {
     may_lead: bool,
     incarnation: Option<Incarnation>,
     transport: Option<Arc<dyn Transport>>,
+    security: Option<Tls>,
     down_after: Duration,
     leave_deadline: Option<Duration>,
     max_frame: u32,
@@ -92,6 +93,7 @@ impl<R: Runtime> NodeBuilder<R> {
             may_lead: true,
             incarnation: None,
             transport: None,
+            security: None,
             down_after: Duration::from_secs(10),
             leave_deadline: None,
             max_frame: 1 << 20,
@@ -219,6 +221,15 @@ impl<R: Runtime> NodeBuilder<R> {
         self
     }
 
+    /// Mutual TLS over the [transport](NodeBuilder::transport): nodes are who their certificates say, on any network; see
+    /// [`transport::tls`](crate::transport::tls). Takes the name of the cluster from this node's certificate, unless
+    /// [`NodeBuilder::cluster`] says one; names that differ keep the node from starting. Default: none.
+    #[must_use]
+    pub fn security(mut self, tls: Tls) -> Self {
+        self.security = Some(tls);
+        self
+    }
+
     /// How long [`Node::leave`] may take. Default: 20 s.
     #[must_use]
     pub const fn leave_deadline(mut self, deadline: Duration) -> Self {
@@ -249,7 +260,7 @@ impl<R: Runtime> NodeBuilder<R> {
 
     /// Connections to this node at once that have not completed their handshakes, the transport's and the link's: in all,
     /// and of one host (of IPv6, of one /64). More are dropped as they come, counted
-    /// ([`ArrivalStats::crowded`](crate::ArrivalStats::crowded)) and logged now and then; nodes dial again. Default: 256, 64.
+    /// ([`ConnectionStats::crowded`](crate::ConnectionStats::crowded)) and logged now and then; nodes dial again. Default: 256, 64.
     ///
     /// Each takes a file descriptor and up to 100 KiB for at most [`NodeBuilder::arrival_timeout`], and as long again. Fewer
     /// than the nodes that start at once make them wait for each other; nodes on one machine are of one host. Zero refuses
@@ -349,15 +360,37 @@ impl<R: Runtime> NodeBuilder<R> {
             .with_seed(clock::random_seed())
     }
 
+    /// The transport, under whose name this node starts.
+    fn proven(&mut self) -> Result<Arc<dyn Transport>, StartError> {
+        let transport = self.transport.clone();
+        let mut transport = transport.unwrap_or_else(|| self.runtime.transport());
+        if let Some(tls) = &self.security {
+            transport = Arc::new(TlsTransport::over(transport, tls.clone()));
+        }
+        if let Some(identity) = transport.identity() {
+            if self.cluster.is_empty() {
+                identity.cluster().clone_into(&mut self.cluster);
+            }
+            let same = identity.name() == self.name && identity.cluster() == self.cluster;
+            if !same || identity.kind() != Peer::Node {
+                return Err(StartError::Identity {
+                    name: self.name.clone(),
+                    cluster: self.cluster.clone(),
+                    proven: identity,
+                });
+            }
+        }
+        Ok(transport)
+    }
+
     /// Starts the node in the background of the runtime.
     ///
     /// # Errors
     /// [`StartError`]: the address is in use or not allowed, or a setting cannot work. Seeds that cannot be reached are
     /// no error: they are dialled again and again, with warnings in the log.
-    pub async fn start(self) -> Result<Node<R>, StartError> {
+    pub async fn start(mut self) -> Result<Node<R>, StartError> {
         let ownership = self.entitled_by()?;
-        let transport = self.transport.clone();
-        let transport = transport.unwrap_or_else(|| self.runtime.transport());
+        let transport = self.proven()?;
         let listener = match &self.listen {
             None => None,
             Some(address) => {

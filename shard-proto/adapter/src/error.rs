@@ -11,6 +11,7 @@ use shard_proto::region::RejectReason;
 use shard_proto::wire::control::RegisterRefusal;
 
 use crate::message::CodecError;
+use crate::transport::Identity;
 
 /// Why a node did not start.
 #[derive(Debug)]
@@ -36,6 +37,15 @@ pub enum StartError {
     VotersUnused(Ownership),
     /// A setting cannot work.
     Config(ConfigError),
+    /// The certificate is somebody else's.
+    Identity {
+        /// The node's name.
+        name: String,
+        /// The setting `cluster`.
+        cluster: String,
+        /// Who it is by its certificate.
+        proven: Identity,
+    },
 }
 
 impl fmt::Display for StartError {
@@ -59,6 +69,14 @@ impl fmt::Display for StartError {
                  one of the two out"
             ),
             Self::Config(error) => write!(f, "setting {error}"),
+            Self::Identity {
+                name,
+                cluster,
+                proven,
+            } => write!(
+                f,
+                "this node is \"{name}\" of cluster \"{cluster}\", and its certificate is for {proven}"
+            ),
         }
     }
 }
@@ -69,7 +87,10 @@ impl core::error::Error for StartError {
             Self::Listen { error, .. } => Some(error),
             Self::Config(error) => Some(error),
             Self::Voters(error) => Some(error),
-            Self::AddressInUse { .. } | Self::NoVoters | Self::VotersUnused(_) => None,
+            Self::AddressInUse { .. }
+            | Self::NoVoters
+            | Self::VotersUnused(_)
+            | Self::Identity { .. } => None,
         }
     }
 }

@@ -44,7 +44,7 @@ mod supervise;
 mod task;
 pub mod transport;
 
-pub use arrivals::ArrivalStats;
+pub use arrivals::ConnectionStats;
 pub use ask::Answer;
 pub use builder::{Membership, NodeBuilder, Preset};
 pub use entity::{BoxError, Context, Entity, ReplySlot};
@@ -56,7 +56,9 @@ pub use node::{Erased, Member, Node, Stats};
 pub use report::{Reason, Undelivered, UndeliveredReports};
 pub use status::{ShardMap, ShardMapChange, ShardMapChanges};
 pub use store::MemoryStore;
-pub use transport::{Identity, MemoryTransport, Peer, Transport};
+pub use transport::{
+    Identity, MemoryTransport, Peer, Tls, TlsConfig, TlsError, TlsTransport, Transport,
+};
 
 pub use shard_proto as proto;
 pub use shard_proto::coordinator::{KeepShards, StorageMismatch};

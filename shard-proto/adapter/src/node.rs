@@ -10,7 +10,7 @@ use shard_proto::node::NodeStats;
 use shard_proto::{Incarnation, Leader, NodeId, Term};
 use tokio::sync::oneshot;
 
-use crate::arrivals::ArrivalStats;
+use crate::arrivals::ConnectionStats;
 use crate::builder::{NodeBuilder, Preset};
 use crate::driver::Command;
 use crate::durable::DurableStats;
@@ -100,8 +100,8 @@ pub struct Stats {
     pub undelivered: Vec<(Reason, u64)>,
     /// What durable entities counted, by type.
     pub durable: Vec<(&'static str, DurableStats)>,
-    /// Connections that arrived.
-    pub arrivals: ArrivalStats,
+    /// Connections before they are links.
+    pub connections: ConnectionStats,
 }
 
 impl<R: Runtime> Node<R> {
@@ -168,7 +168,7 @@ impl<R> Node<R> {
                 .map(|reason| (*reason, shared.reports.count(*reason)))
                 .collect(),
             durable: shared.durable_stats(),
-            arrivals: shared.arrivals.stats(),
+            connections: shared.arrivals.stats(),
         }
     }
 

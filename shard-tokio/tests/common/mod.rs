@@ -7,8 +7,10 @@
     clippy::std_instead_of_core
 )]
 
+pub mod certs;
 pub mod log;
 pub mod net;
+pub mod way;
 pub mod wire;
 
 use std::collections::{BTreeSet, HashMap};

@@ -24,6 +24,15 @@ pub struct Wire {
 
 impl Wire {
     pub fn open(address: &str, name: &str, incarnation: u64) -> Result<Self, Refusal> {
+        Self::open_in("", address, name, incarnation)
+    }
+
+    pub fn open_in(
+        cluster: &str,
+        address: &str,
+        name: &str,
+        incarnation: u64,
+    ) -> Result<Self, Refusal> {
         let stream = TcpStream::connect(address).unwrap();
         stream
             .set_read_timeout(Some(Duration::from_secs(5)))
@@ -38,7 +47,7 @@ impl Wire {
             &Control::Hello(Hello {
                 min_version: 1,
                 max_version: 1,
-                cluster: cluster_id(""),
+                cluster: cluster_id(cluster),
                 voters: Voters::new(&[node_id("a")]).unwrap().digest(),
                 node: node_id(name),
                 incarnation: Incarnation(incarnation),

@@ -11,7 +11,7 @@ use crate::body::Body;
 use crate::entity::status_error;
 use crate::host::{Crowded, From};
 use crate::shared::Input;
-use crate::transport::{Connection, Identity, Peer};
+use crate::transport::{Connection, Identity, Peer, Refused};
 
 use super::{ConnId, Driver, NetEvent};
 
@@ -69,6 +69,9 @@ impl Driver {
                 }
             }
             NetEvent::Dialed(dial, address, Err(error)) => {
+                if Refused::of(&error).is_some() {
+                    self.shared.arrivals.count_refused();
+                }
                 // Addresses come from other nodes: those that are gone must not add up.
                 if self.failed_dials.len() >= FAILED_DIALS {
                     self.failed_dials.clear();
@@ -88,6 +91,10 @@ impl Driver {
             NetEvent::Read(conn, chunk) => self.read(conn, chunk),
             NetEvent::Closed(conn, error) => {
                 if let Some(conn) = self.links.remove(conn) {
+                    if let Some(refused) = error.as_ref().and_then(Refused::of) {
+                        let arrivals = &self.shared.arrivals;
+                        arrivals.refused_by(&conn.peer, &self.shared, refused);
+                    }
                     tracing::debug!(peer = conn.peer, ?error, "a connection ended");
                     self.core.handle_closed(self.now, conn.link);
                 }

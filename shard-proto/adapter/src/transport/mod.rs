@@ -2,17 +2,22 @@
 
 mod identity;
 mod memory;
+mod refused;
 mod tcp;
+pub mod tls;
 
 use core::fmt;
 use core::pin::Pin;
 use std::io;
+use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
 pub use identity::{Identity, IdentityError, Peer};
 pub use memory::MemoryTransport;
+pub use refused::Refused;
 pub use tcp::{Sockets, Tcp};
+pub use tls::{Tls, TlsConfig, TlsError, TlsTransport};
 
 /// A future in a box: the trait is used as an object.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -25,6 +30,12 @@ pub trait Transport: Send + Sync + 'static {
     /// Connects to an address under which another node can be reached, its own handshake included. Bounded in time by
     /// the caller.
     fn dial<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Connection>>;
+
+    /// The same transport for use under one that encrypts and authenticates ([`TlsTransport`]): without rules that are
+    /// there because it does neither. `None`: it has no such rules. Default: `None`.
+    fn secured(&self) -> Option<Arc<dyn Transport>> {
+        None
+    }
 
     /// Lanes of data that travel independently. 1: everything shares one stream. Default: 1.
     fn lanes(&self) -> u8 {

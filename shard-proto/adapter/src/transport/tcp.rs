@@ -3,6 +3,7 @@
 use core::marker::PhantomData;
 use core::net::SocketAddr;
 use std::io;
+use std::sync::Arc;
 
 use super::{Arriving, BoxFuture, Connection, Listener, Stream, Transport};
 
@@ -88,6 +89,10 @@ impl<S: Sockets> Tcp<S> {
 }
 
 impl<S: Sockets> Transport for Tcp<S> {
+    fn secured(&self) -> Option<Arc<dyn Transport>> {
+        Some(Arc::new(Self::new().allow_insecure()))
+    }
+
     fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>> {
         Box::pin(async move {
             let addresses = self.resolve(address).await?;

@@ -1,0 +1,343 @@
+//! Who is let in over TLS, and who is not.
+#![cfg(target_os = "linux")]
+#![allow(clippy::std_instead_of_alloc, clippy::std_instead_of_core)]
+
+mod common;
+
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::certs::{Authority, Certified, When};
+use common::log::log;
+use common::way::{Way, client, connect};
+use common::{builder, free_address, until, within};
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::version::{TLS12, TLS13};
+use shard_tokio::proto::hash::node_id;
+use shard_tokio::proto::wire::control::Refusal;
+use shard_tokio::{Incarnation, Membership, Node, StartError, TlsConfig, TlsError};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+/// The cases that are refused for the certificate: what the certificate is, and what is said of it.
+fn bad(ca: &Authority) -> Vec<(Option<Certified>, &'static str)> {
+    let other = Authority::new();
+    let good = "shard://test/x";
+    vec![
+        (Some(ca.sign(&[good], When::Past)), "has expired"),
+        (Some(ca.sign(&[good], When::Future)), "is not valid yet"),
+        (
+            Some(other.node("x")),
+            "is not from this cluster's authority",
+        ),
+        (Some(ca.sign(&[], When::Now)), "does not say who it is"),
+        (
+            Some(ca.sign(&[good, "shard://test/y"], When::Now)),
+            "does not say who it is",
+        ),
+        (
+            Some(ca.sign(&["shard://test/x/y"], When::Now)),
+            "does not say who it is",
+        ),
+        (
+            Some(ca.sign(&["shard://elsewhere/x"], When::Now)),
+            "is for another cluster",
+        ),
+        (Some(ca.node("revoked")), "was revoked"),
+        (Some(ca.node("stranger")), "not among those"),
+    ]
+}
+
+/// What a node that refuses `revoked` and does not admit `stranger` needs.
+fn strict(ca: &Authority, name: &str, revoked: &[&Certified]) -> TlsConfig {
+    ca.config(&ca.node(name))
+        .revoked_pem(ca.revoke(revoked))
+        .admit(|peer| peer.name() != "stranger")
+}
+
+#[tokio::test]
+async fn those_that_dial_show_who_they_are() {
+    within(60, "the matrix of those that dial", async {
+        let (log, _guard) = log();
+        let ca = Authority::new();
+        let mut cases = bad(&ca);
+        let revoked: Vec<_> = cases
+            .iter()
+            .filter(|case| case.1 == "was revoked")
+            .collect();
+        let tls = strict(&ca, "a", &[revoked[0].0.as_ref().unwrap()]);
+        cases.push((None, "showed no certificate"));
+        let seeds = [free_address()];
+        let a = builder("a", &seeds[0], &seeds).security(tls.build().unwrap());
+        let a = a.start().await.unwrap();
+        for (n, (certified, reason)) in (1..).zip(&cases) {
+            let config = client(certified.as_ref(), &TLS13, b"shard/1");
+            // Whether the own handshake is complete or not: nothing but an alert comes.
+            let told = match connect(&seeds[0], config).await {
+                Ok(mut stream) => stream.read_u8().await.unwrap_err(),
+                Err(error) => error,
+            };
+            assert!(told.to_string().contains("alert"), "{reason}: {told}");
+            until(|| a.stats().connections.refused == n).await;
+            log.line(&["WARN", "peer=\"127.0.0.1:", reason]).await;
+        }
+        // Not TLS 1.3, another protocol over it, and nothing of that kind.
+        let good = ca.node("b");
+        for (version, alpn) in [(&TLS12, &b"shard/1"[..]), (&TLS13, b"http/1.1")] {
+            let told = connect(&seeds[0], client(Some(&good), version, alpn)).await;
+            assert!(told.unwrap_err().to_string().contains("alert"));
+        }
+        log.line(&["WARN", "speaks no TLS 1.3"]).await;
+        log.line(&["WARN", "another protocol over TLS"]).await;
+        std::io::Write::write_all(
+            &mut std::net::TcpStream::connect(&seeds[0]).unwrap(),
+            b"GET / HTTP/1.1\r\n\r\n",
+        )
+        .unwrap();
+        log.line(&["WARN", "does not speak TLS"]).await;
+        let stats = a.stats().connections;
+        assert_eq!(
+            (stats.refused, stats.failed),
+            (cases.len() as u64 + 2, 1),
+            "{stats:?}"
+        );
+        assert_eq!(a.members().len(), 1);
+        a.shutdown().await;
+    })
+    .await;
+}
+
+/// A node that is not made of this code, at an address, with any certificate.
+async fn impostor(certified: &Certified) -> String {
+    let chain = CertificateDer::pem_slice_iter(certified.chain.as_bytes());
+    let key = PrivateKeyDer::from_pem_slice(certified.key.as_bytes()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&TLS13])
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain.map(Result::unwrap).collect(), key)
+        .unwrap();
+    config.alpn_protocols = vec![b"shard/1".to_vec()];
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let _ = acceptor.accept(stream).await;
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn those_that_are_dialed_show_who_they_are() {
+    within(60, "the matrix of those that are dialed", async {
+        let (log, _guard) = log();
+        let ca = Authority::new();
+        let mut cases = bad(&ca);
+        let client = ca.sign(&["shard-client://test/x"], When::Now);
+        cases.push((Some(client), "is a client's"));
+        let certified: Vec<_> = cases.into_iter().map(|it| (it.0.unwrap(), it.1)).collect();
+        let revoked = &certified.iter().find(|it| it.1 == "was revoked").unwrap().0;
+        let tls = strict(&ca, "a", &[revoked]).build().unwrap();
+        let mut seeds = vec![free_address()];
+        for (certified, _) in &certified {
+            seeds.push(impostor(certified).await);
+        }
+        let a = builder("a", &seeds[0], &seeds).security(tls);
+        let a = a.start().await.unwrap();
+        for (address, (_, reason)) in seeds[1..].iter().zip(&certified) {
+            log.line(&["WARN", address, reason]).await;
+        }
+        assert!(a.stats().connections.refused >= certified.len() as u64);
+        assert_eq!(a.members().len(), 1);
+        a.shutdown().await;
+    })
+    .await;
+}
+
+/// A good certificate, and something else in the link's handshake.
+#[tokio::test]
+async fn nobody_speaks_in_another_name() {
+    within(60, "names", async {
+        let way = Way::tls();
+        let Way::Tls(ca) = &way else { unreachable!() };
+        let seeds = common::all(2, |_| free_address());
+        let mut nodes = Vec::new();
+        for (name, address) in ["a", "b"].iter().zip(&seeds) {
+            let node = way.builder(name, address, &seeds);
+            nodes.push(node.membership(Membership::Links).start().await.unwrap());
+        }
+        until(|| nodes.iter().all(|node| node.members().len() == 2)).await;
+        let door = way.door(&seeds[0], "x").await;
+        let as_client = way.door_of(&seeds[0], ca.sign(&["shard-client://test/x"], When::Now));
+        let as_client = as_client.await;
+        let at_a = move |name: &str, life| door.open(name, life).err();
+        let members = nodes[1].members();
+        let me = members.iter().find(|it| it.node == nodes[1].id());
+        let now = me.unwrap().incarnation.0;
+        tokio::task::spawn_blocking(move || {
+            // The name of a live node, in an older, a newer and its last life.
+            for life in [1, now, now + 1, u64::MAX] {
+                assert_eq!(at_a("b", life), Some(Refusal::Identity), "{life}");
+                assert_eq!(at_a("a", life), Some(Refusal::Identity), "{life}");
+            }
+            assert!(matches!(at_a("x", u64::MAX), Some(Refusal::Future { .. })));
+            assert_eq!(as_client.open("x", now).err(), Some(Refusal::Client));
+            assert_eq!(at_a("x", now), None, "in its own");
+            assert!(matches!(
+                at_a("x", now - 1),
+                Some(Refusal::Incarnation { .. })
+            ));
+        })
+        .await
+        .unwrap();
+        let b = node_id("b");
+        for node in &nodes {
+            let members = node.members();
+            let b = members.iter().find(|it| it.node == b).unwrap();
+            assert_eq!(b.incarnation, Incarnation(now));
+        }
+        for node in nodes {
+            node.shutdown().await;
+        }
+    })
+    .await;
+}
+
+/// Both sides say in their logs what was wrong.
+#[tokio::test]
+async fn whoever_is_refused_reads_why() {
+    within(60, "reasons", async {
+        let (log, _guard) = log();
+        let ca = Authority::new();
+        let seeds = common::all(2, |_| free_address());
+        let tls = strict(&ca, "a", &[]).build().unwrap();
+        let a = builder("a", &seeds[0], &seeds[..1]).security(tls);
+        let a = a.start().await.unwrap();
+        let tls = ca.tls("stranger");
+        let b = builder("stranger", &seeds[1], &seeds).security(tls);
+        let b = b.start().await.unwrap();
+        let here = "it is not among those that this node admits: shard://test/stranger";
+        log.line(&["WARN", "dropped a connection", here]).await;
+        let there = "the other side does not let this node's certificate in; its log says why";
+        log.line(&["WARN", &seeds[0], there]).await;
+        assert!(a.stats().connections.refused > 0);
+        until(|| b.stats().connections.refused_by_peers > 1).await;
+        assert_eq!((a.members().len(), b.members().len()), (1, 1));
+        b.shutdown().await;
+        a.shutdown().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_node_starts_under_the_name_of_its_certificate() {
+    let ca = Authority::new();
+    let start = |name, cluster, tls| async move {
+        let node = Node::builder(name).listen("127.0.0.1:0").voters(["a"]);
+        node.cluster(cluster).security(tls).start().await
+    };
+    for (name, cluster, tls) in [
+        ("b", "", ca.tls("a")),
+        ("a", "other", ca.tls("a")),
+        (
+            "a",
+            "test",
+            ca.config(&ca.sign(&["shard-client://test/a"], When::Now))
+                .build()
+                .unwrap(),
+        ),
+    ] {
+        let uri = tls.identity().to_string();
+        let error = start(name, cluster, tls).await.unwrap_err();
+        assert!(matches!(error, StartError::Identity { .. }));
+        let text = error.to_string();
+        for part in [name, cluster, &uri] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+    let node = start("a", "", ca.tls("a")).await.unwrap();
+    node.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_would_be_refused_is_not_used() {
+    let ca = Authority::new();
+    let good = ca.node("a");
+    let own = |certified: &Certified| match ca.config(certified).build().unwrap_err() {
+        TlsError::Own(refused) => refused.to_string(),
+        other => panic!("{other}"),
+    };
+    assert!(own(&ca.sign(&["shard://test/a"], When::Past)).contains("expired"));
+    assert!(own(&Authority::new().node("a")).contains("authority"));
+    assert!(own(&ca.sign(&[], When::Now)).contains("shard://<cluster>/<node>"));
+    let revoked = ca.config(&good).revoked_pem(ca.revoke(&[&good])).build();
+    assert!(revoked.unwrap_err().to_string().contains("revoked"));
+    let key = ca.node("a").key;
+    let error = TlsConfig::from_pem(&*ca.pem, &*good.chain, &*key).build();
+    let error = error.unwrap_err();
+    assert!(error.to_string().contains("this node's key"), "{error}");
+    // Nothing of a key in what is written somewhere.
+    let shown = format!("{:?} {error:?} {error}", ca.config(&good));
+    let secret = key.lines().nth(1).unwrap();
+    assert!(!shown.contains(secret) && !shown.contains("PRIVATE"));
+    let error = TlsConfig::from_pem(&*ca.pem, &*good.chain, "nonsense").build();
+    assert!(error.unwrap_err().to_string().contains("this node's key"));
+    let missing = TlsConfig::from_dir("/nowhere", "a").build().unwrap_err();
+    assert!(missing.to_string().contains("/nowhere/ca.pem"), "{missing}");
+}
+
+/// New connections use new certificates; bad ones change nothing.
+#[tokio::test]
+async fn certificates_are_read_again() {
+    within(60, "reload", async {
+        let (log, _guard) = log();
+        let folder = std::env::temp_dir().join(format!("shard-tls-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let put = |certified: &Certified, ca: &str| {
+            fs::write(folder.join("ca.pem"), ca).unwrap();
+            fs::write(folder.join("a.pem"), &certified.chain).unwrap();
+            fs::write(folder.join("a.key"), &certified.key).unwrap();
+        };
+        let (old, new) = (Authority::new(), Authority::new());
+        put(&old.node("a"), &old.pem);
+        let config = TlsConfig::from_dir(&folder, "a").reload_every(Duration::ZERO);
+        let tls = config.build().unwrap();
+        let seeds = common::all(3, |_| free_address());
+        let a = builder("a", &seeds[0], &seeds[..1]).security(tls.clone());
+        let a = a.membership(Membership::Links).start().await.unwrap();
+        let b = builder("b", &seeds[1], &seeds[..2]).security(old.tls("b"));
+        let b = b.membership(Membership::Links).start().await.unwrap();
+        until(|| a.members().len() == 2 && b.members().len() == 2).await;
+        // Half of a new pair, and somebody else's: what was there stays.
+        fs::write(folder.join("a.key"), new.node("a").key).unwrap();
+        let good = client(Some(&old.node("x")), &TLS13, b"shard/1");
+        drop(connect(&seeds[0], Arc::clone(&good)).await.unwrap());
+        log.line(&["WARN", "stay in use"]).await;
+        put(&old.node("somebody-else"), &old.pem);
+        assert!(matches!(tls.reload(), Err(TlsError::Changed { .. })));
+        drop(connect(&seeds[0], good).await.unwrap());
+        // Another authority altogether: standing links go on, new ones are by its rules.
+        put(&new.node("a"), &new.pem);
+        let c = builder("c", &seeds[2], &seeds[..1]).security(new.tls("c"));
+        let c = c.membership(Membership::Links).start().await.unwrap();
+        until(|| c.members().len() == 2).await;
+        assert_eq!(b.members().len(), 2);
+        let config = client(Some(&old.node("x")), &TLS13, b"shard/1");
+        let mut late = connect(&seeds[0], config).await.unwrap();
+        assert!(late.read_u8().await.is_err());
+        log.line(&["WARN", "is not from this cluster's authority"])
+            .await;
+        for node in [c, b, a] {
+            node.shutdown().await;
+        }
+        fs::remove_dir_all(folder).unwrap();
+    })
+    .await;
+}
