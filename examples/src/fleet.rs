@@ -423,6 +423,7 @@ fn orders(
         name: name.to_owned(),
         seeds,
         shape: shape.clone(),
+        at: None,
         hosts,
     }
 }

@@ -27,6 +27,9 @@ pub struct Orders {
     pub seeds: Vec<String>,
     /// What all nodes agree on.
     pub shape: Shape,
+    /// Where it listens and where others are to dial it, if that is not the same, or not any port of this machine.
+    #[serde(default)]
+    pub at: Option<(String, String)>,
     /// What it hosts.
     pub hosts: Hosts,
 }

@@ -60,6 +60,7 @@ async fn moving(rounds: u32) -> Result<Vec<Figure>, Failure> {
             name: name.to_owned(),
             seeds: vec![node.address().to_owned()],
             shape: Shape::trusting(SHARDS),
+            at: None,
             hosts: Hosts::Ledgers {
                 book: shelf.book(name),
                 each_row: false,

@@ -40,6 +40,7 @@ impl Pair {
             name: "other".to_owned(),
             seeds: Vec::new(),
             shape: Shape::trusting(SHARDS),
+            at: None,
             hosts: Hosts::Echoes { max_entities },
         })?;
         other.ready().await?;

@@ -37,6 +37,14 @@ pub struct Posted {
     at_us: u64,
 }
 
+impl Posted {
+    /// The number of the row.
+    #[must_use]
+    pub const fn row(&self) -> u32 {
+        self.account.row
+    }
+}
+
 impl EventSourced for DurableLedger {
     const TYPE: &'static str = "ledger";
     type Command = Entry;

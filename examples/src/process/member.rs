@@ -45,10 +45,14 @@ async fn run(orders: Orders) -> Result<ExitCode, Failure> {
         name,
         seeds,
         shape,
+        at,
         hosts,
     } = orders;
-    let node = shape.node(&name, seeds).start().await;
-    let node = node.map_err(Failure::run)?;
+    let mut node = shape.node(&name, seeds);
+    if let Some((listen, advertise)) = at {
+        node = node.listen(listen).advertise(advertise);
+    }
+    let node = node.start().await.map_err(Failure::run)?;
     match hosts {
         Hosts::Ledgers { book, each_row } => {
             let book = Book::open(&book)?.writing_each_row(each_row);

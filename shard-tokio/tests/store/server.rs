@@ -1,5 +1,6 @@
 //! A PostgreSQL server of the tests' own: in a folder of its own, gone when the test process is.
 
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::env;
 use std::fs;
 use std::net::TcpListener;
@@ -7,7 +8,6 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Turns a skip into a failure.
