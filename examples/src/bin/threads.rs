@@ -114,9 +114,11 @@ impl Driver {
     fn input(&mut self, input: Input) {
         let now = self.now;
         match input {
-            Input::Accepted(stream) => self.connect(|core| core.handle_accepted(now, None), stream),
+            Input::Accepted(stream) => {
+                self.connect(|core| core.handle_accepted(now, 1, None), stream)
+            }
             Input::Dialed(dial, Ok(stream)) => {
-                self.connect(|core| core.handle_dialed(now, dial, None), stream);
+                self.connect(|core| core.handle_dialed(now, dial, 1, None), stream);
             }
             Input::Dialed(dial, Err(_)) => self.core.handle_dial_failed(now, dial),
             Input::Read(link, bytes) => self.read(link, &bytes),
@@ -162,7 +164,8 @@ impl Driver {
         let mut unread = mem::take(unread);
         unread.extend_from_slice(bytes);
         loop {
-            let read = self.core.read(self.now, link, &mut unread);
+            let read = self.core
+                .read(self.now, link, StreamIndex::CONTROL, &mut unread);
             // What waited in the core for an entity is older than what arrives for it now.
             self.commands();
             match read {
@@ -182,7 +185,7 @@ impl Driver {
     /// Gives a connection's thread all there is. Whatever is lost on the way goes over the next connection again.
     fn write(&mut self, link: LinkId, last: bool) {
         if let Some((_, writer)) = self.conns.get(&link) {
-            let mut chunks = iter::from_fn(|| self.core.poll_transmit(link));
+            let mut chunks = iter::from_fn(|| self.core.poll_stream(link, StreamIndex::CONTROL));
             if chunks.any(|bytes| writer.try_send(bytes).is_err()) || last {
                 self.conns.remove(&link);
                 self.core.handle_closed(self.now, link);

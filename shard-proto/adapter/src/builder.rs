@@ -20,9 +20,6 @@ use crate::runtime::{Handle, Runtime};
 use crate::shared::NodeShared;
 use crate::transport::{Peer, Tls, TlsTransport, Transport};
 
-/// Bytes of a data frame's body that are not id and message.
-const FRAME_OVERHEAD: usize = 64;
-
 /// A set of times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -69,6 +66,8 @@ pub struct NodeBuilder<R> {
     down_after: Duration,
     leave_deadline: Option<Duration>,
     max_frame: u32,
+    max_message: u32,
+    fragment: u32,
     max_nodes: Option<u16>,
     window: Option<(u32, u32)>,
     arrivals: ArrivalLimits,
@@ -97,6 +96,8 @@ impl<R: Runtime> NodeBuilder<R> {
             down_after: Duration::from_secs(10),
             leave_deadline: None,
             max_frame: 1 << 20,
+            max_message: 64 << 20,
+            fragment: 64 << 10,
             max_nodes: None,
             window: None,
             arrivals: ArrivalLimits::new(),
@@ -237,10 +238,26 @@ impl<R: Runtime> NodeBuilder<R> {
         self
     }
 
-    /// Largest frame, in bytes; at least 64 KiB. A message and its id must fit. Default: 1 MiB.
+    /// Largest frame that this node takes, in bytes; at least 64 KiB. A longer message travels in several. Default: 1 MiB.
     #[must_use]
     pub const fn max_frame(mut self, bytes: u32) -> Self {
         self.max_frame = bytes;
+        self
+    }
+
+    /// Largest message, id included, in bytes; the same on every node, or the receiver's limit counts and the message is
+    /// rejected on the way. Both sides have all of it in memory. Default: 64 MiB.
+    #[must_use]
+    pub const fn max_message(mut self, bytes: u32) -> Self {
+        self.max_message = bytes;
+        self
+    }
+
+    /// Longest frame that this node sends, in bytes; at most the largest frame. A longer message travels in fragments,
+    /// and messages to other shards between them; four of them, or 256 KiB, are under way at a time. Default: 64 KiB.
+    #[must_use]
+    pub const fn fragment(mut self, bytes: u32) -> Self {
+        self.fragment = bytes;
         self
     }
 
@@ -355,6 +372,9 @@ impl<R: Runtime> NodeBuilder<R> {
             .with_seeds(self.seeds.clone())
             .with_may_lead(self.may_lead)
             .with_max_frame(self.max_frame)
+            .with_max_message(self.max_message)
+            .with_max_partial(self.max_message.max(512 << 20))
+            .with_fragment(self.fragment)
             .with_max_handshakes(self.arrivals.in_all.max(1))
             .with_handshake_timeout(self.arrivals.within)
             .with_seed(clock::random_seed())
@@ -406,9 +426,11 @@ impl<R: Runtime> NodeBuilder<R> {
             address: address.clone(),
             roles: self.roles.clone(),
         };
-        let max_message = (self.max_frame as usize).saturating_sub(FRAME_OVERHEAD);
+        let max_message = self.max_message as usize;
         let me = node_id(&self.name);
-        let config = self.config(&address, ownership);
+        let config = self
+            .config(&address, ownership)
+            .with_lanes(transport.lanes().clamp(1, 64));
         let shared = Arc::new(NodeShared::new(
             Handle::new(self.runtime.executor()),
             me,

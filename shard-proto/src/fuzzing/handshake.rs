@@ -12,10 +12,12 @@ use bytes::BytesMut;
 use super::feed::Feed;
 use crate::membership::{RemovalCause, Roles};
 use crate::node::link::{Incoming, LinkConfig, LinkEvent, Links, PeerIdentity};
-use crate::node::{Authenticated, DialId, LinkId};
+use crate::node::{Authenticated, DialId, LinkId, StreamIndex};
 use crate::wire::control::{Ack, Hello, KeepAlive, Refusal, Welcome};
 use crate::wire::data::DataHead;
-use crate::wire::{Control, Data, Decoded, Envelope, Frame, HEADER_LEN, MAX_VERSION, MIN_VERSION};
+use crate::wire::{
+    Control, Data, Decoded, Envelope, Flags, Frame, HEADER_LEN, MAX_VERSION, MIN_VERSION,
+};
 use crate::{EntityTypeId, Epoch, Incarnation, Instant, NodeId, ShardId, Term, hash};
 
 const CLUSTER: u64 = 1;
@@ -26,18 +28,23 @@ const MAX_LINKS: u16 = 6;
 const MAX_PEERS: u16 = 3;
 /// Of the longest body, so that much arrives.
 const MAX_FRAME: u32 = 64 * 1024;
+/// Of a whole message, so that fragments soon are too long.
+const MAX_MESSAGE: u32 = 1024;
+const LANES: u8 = 3;
 
 /// A connection as its other end sees it.
 struct Pipe {
     link: LinkId,
     authenticated: Option<Authenticated>,
-    /// What arrived and was not read, by the link and by this model.
-    inbox: BytesMut,
+    /// 1, or one for control and one for each lane.
+    streams: u8,
+    /// What arrived and was not read, by stream; and by this model, on the first.
+    inbox: [BytesMut; 1 + LANES as usize],
     unread: Vec<u8>,
     /// The last whole `Hello` that arrived.
     hello: Option<Greeting>,
-    /// Data numbers that the link took.
-    next: u64,
+    /// Data numbers that were said, per lane.
+    next: [u64; LANES as usize],
 }
 
 /// What of a `Hello` decides.
@@ -69,6 +76,8 @@ pub fn handshake(bytes: &[u8]) {
         cluster: CLUSTER,
         voters: VOTERS,
         max_frame: MAX_FRAME,
+        max_message: MAX_MESSAGE,
+        lanes: LANES,
         window_bytes: MAX_FRAME,
         max_peers: MAX_PEERS,
         max_links: MAX_LINKS,
@@ -111,21 +120,39 @@ pub fn handshake(bytes: &[u8]) {
     );
 }
 
+impl Pipe {
+    /// The next number of a lane.
+    fn said(&mut self, lane: u8) -> u64 {
+        let Some(next) = self.next.get_mut(usize::from(lane)) else {
+            return 0;
+        };
+        *next += 1;
+        *next - 1
+    }
+}
+
 impl World {
     fn step(&mut self, feed: &mut Feed<'_>) {
         match feed.below(16) {
             0 | 1 => {
                 let authenticated = self.proof(feed);
-                if let Ok(link) = self.links.accepted(self.now, authenticated.clone()) {
-                    self.add(link, authenticated);
+                let streams = feed.pick(&[1, 1 + LANES]);
+                if let Ok(link) = self
+                    .links
+                    .accepted(self.now, streams, authenticated.clone())
+                {
+                    self.add(link, streams, authenticated);
                 }
             }
             2 => {
                 let authenticated = self.proof(feed);
+                let streams = feed.pick(&[1, 1 + LANES]);
                 if let Some(dial) = self.dials.pop()
-                    && let Ok(link) = self.links.dialed(self.now, dial, authenticated.clone())
+                    && let Ok(link) =
+                        self.links
+                            .dialed(self.now, dial, streams, authenticated.clone())
                 {
-                    self.add(link, authenticated);
+                    self.add(link, streams, authenticated);
                 }
             }
             3 => {
@@ -179,7 +206,7 @@ impl World {
         }
     }
 
-    fn add(&mut self, link: LinkId, authenticated: Option<Authenticated>) {
+    fn add(&mut self, link: LinkId, streams: u8, authenticated: Option<Authenticated>) {
         assert!(
             self.pipes.len() < usize::from(MAX_LINKS),
             "more links than the limit"
@@ -187,10 +214,11 @@ impl World {
         self.pipes.push(Pipe {
             link,
             authenticated,
-            inbox: BytesMut::new(),
+            streams,
+            inbox: Default::default(),
             unread: Vec::new(),
             hello: None,
-            next: 0,
+            next: [0; LANES as usize],
         });
     }
 
@@ -217,6 +245,7 @@ impl World {
     /// Something arrives on a connection.
     fn say(&mut self, at: usize, feed: &mut Feed<'_>) {
         let mut frame = vec![0; 4096];
+        let mut stream = 0;
         let control = |control: &Control<'_>, out: &mut [u8]| {
             control
                 .encode(EntityTypeId(0), Term::NONE, 1, out)
@@ -243,7 +272,16 @@ impl World {
                     name,
                     address: "there:1",
                     roles: Roles::NONE,
-                    lanes: if off(4) == 0 { 1 } else { 0 },
+                    lanes: if off(4) == 0 {
+                        LANES
+                    } else {
+                        feed.below(5) as u8
+                    },
+                    max_message: if off(6) == 0 {
+                        MAX_MESSAGE
+                    } else {
+                        feed.number() as u32
+                    },
                     max_frame: if off(5) == 0 {
                         MAX_FRAME
                     } else {
@@ -258,7 +296,8 @@ impl World {
                 let welcome = Welcome {
                     version: if feed.byte() < 250 { 1 } else { 2 },
                     incarnation: Incarnation(if feed.byte() < 250 { 10 } else { 11 }),
-                    expected: &expected.to_le_bytes(),
+                    expected: &[0, expected, 0, 0].map(u64::to_le_bytes).concat()
+                        [8 * feed.below(2) as usize..],
                 };
                 control(&Control::Welcome(welcome), &mut frame)
             }
@@ -267,15 +306,20 @@ impl World {
                     shard: ShardId(1),
                     correlation: 0,
                     id: b"e",
-                    payload: feed.bytes(20),
+                    payload: feed.bytes(255),
                 });
+                let lane = feed.below(4) as u8;
+                if self.pipes[at].streams > 1 {
+                    stream = usize::from(lane.min(LANES - 1)) + 1;
+                }
+                let flags = feed.pick(&[Flags::NONE, Flags::NONE, Flags::MORE, Flags::LAST]);
                 let head = DataHead {
-                    flags: crate::wire::Flags::NONE,
+                    flags: flags.on_lane(lane),
                     version: 1,
                     entity_type: EntityTypeId(7),
                     epoch: Epoch::NONE,
                     seq: if feed.byte() < 200 {
-                        self.pipes[at].next
+                        self.pipes[at].said(lane)
                     } else {
                         feed.number()
                     },
@@ -285,7 +329,7 @@ impl World {
             7 => {
                 let one = match feed.below(5) {
                     0 => Control::Ack(Ack {
-                        lane: feed.below(2) as u8,
+                        lane: feed.below(4) as u8,
                         next: feed.number(),
                     }),
                     1 => Control::Goodbye,
@@ -305,20 +349,23 @@ impl World {
                 control(&one, &mut frame)
             }
             _ => {
+                stream = usize::from(feed.byte() % self.pipes[at].streams);
                 let raw = feed.bytes(255);
                 frame[..raw.len()].copy_from_slice(raw);
                 raw.len()
             }
         };
         let cut = if feed.byte() < 240 { len } else { len / 2 };
-        self.arrive(at, &frame[..cut]);
+        self.arrive(at, stream, &frame[..cut]);
     }
 
-    fn arrive(&mut self, at: usize, bytes: &[u8]) {
+    fn arrive(&mut self, at: usize, stream: usize, bytes: &[u8]) {
         let pipe = &mut self.pipes[at];
         let link = pipe.link;
-        pipe.inbox.extend_from_slice(bytes);
-        pipe.unread.extend_from_slice(bytes);
+        pipe.inbox[stream].extend_from_slice(bytes);
+        if stream == 0 {
+            pipe.unread.extend_from_slice(bytes);
+        }
         // What the link will read.
         while let Ok(Decoded::Frame(frame)) = Frame::decode(&pipe.unread, MAX_FRAME) {
             if let Ok(Control::Hello(hello)) = frame.control() {
@@ -327,17 +374,39 @@ impl World {
             let len = frame.encoded_len();
             pipe.unread.drain(..len);
         }
-        let mut inbox = core::mem::take(&mut pipe.inbox);
+        let others = 1..usize::from(pipe.streams);
+        let mut closed = self.read(at, link, stream);
+        // What came before the end of the handshake.
+        for other in others.filter(|_| stream == 0) {
+            closed = closed || self.read(at, link, other);
+        }
+        self.settle(Some(link));
+        if closed {
+            self.pipes.retain(|pipe| pipe.link != link);
+        }
+    }
+
+    /// Whether the link failed.
+    fn read(&mut self, at: usize, link: LinkId, stream: usize) -> bool {
+        let mut inbox = core::mem::take(&mut self.pipes[at].inbox[stream]);
         let mut closed = false;
+        let from = StreamIndex(stream as u8);
         for _ in 0..10_000 {
             let before = inbox.len();
-            match self.links.read(self.now, link, &mut inbox) {
-                Ok(Some(Incoming::Data { body, node, .. })) => {
-                    let pipe = &mut self.pipes[at];
+            match self.links.read(self.now, link, from, &mut inbox) {
+                Ok(Some(Incoming::Data {
+                    header, body, node, ..
+                })) => {
+                    let pipe = &self.pipes[at];
                     let hello = pipe.hello.as_ref().expect("data before a greeting");
                     assert_eq!(hello.node, node);
-                    let seq = crate::wire::data::seq(&body).expect("data has a number");
-                    pipe.next = seq + 1;
+                    assert!(!header.flags.is_fragment());
+                    let limit = if header.len < 256 {
+                        256
+                    } else {
+                        MAX_MESSAGE + 64
+                    };
+                    assert!(body.len() == header.len as usize && header.len <= limit);
                     assert!(inbox.len() < before);
                 }
                 Ok(Some(Incoming::Control { node, header, .. })) => {
@@ -358,12 +427,11 @@ impl World {
                 }
             }
         }
-        assert!(inbox.len() < HEADER_LEN + MAX_FRAME as usize);
-        self.pipes[at].inbox = inbox;
-        self.settle(Some(link));
-        if closed {
-            self.pipes.retain(|pipe| pipe.link != link);
-        }
+        // On a lane's stream anything can wait for the handshake; whoever reads it bounds that.
+        let is_up = self.links.peers().any(|peer| self.links.is_up(peer));
+        assert!(!is_up || stream > 0 || inbox.len() < HEADER_LEN + MAX_FRAME as usize);
+        self.pipes[at].inbox[stream] = inbox;
+        closed
     }
 
     /// Takes events and bytes. `source`: where something arrived.
@@ -423,7 +491,7 @@ impl World {
     /// What a link says is frames.
     fn write(&mut self, link: LinkId) {
         let mut written = Vec::new();
-        while let Some(bytes) = self.links.poll_transmit(link) {
+        while let Some((_, bytes)) = self.links.poll_transmit(link) {
             assert!(!bytes.is_empty(), "an empty write");
             written.extend_from_slice(&bytes);
             assert!(written.len() < 1 << 24, "a link never stops transmitting");

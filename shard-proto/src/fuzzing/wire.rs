@@ -231,6 +231,7 @@ fn made(feed: &mut Feed<'_>, scratch: &mut [u8]) {
                 roles: Roles::NONE.with(feed.number() as u32).unwrap_or_default(),
                 lanes: feed.byte(),
                 max_frame: feed.number() as u32,
+                max_message: feed.number() as u32,
                 dialer: feed.flag(),
             }));
         }

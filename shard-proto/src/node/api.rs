@@ -76,6 +76,27 @@ pub struct AskKey(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DialId(pub u32);
 
+/// A stream of a connection: the first is control's, and data's if there is no other; then comes one for each lane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamIndex(pub u8);
+
+impl StreamIndex {
+    /// The first.
+    pub const CONTROL: Self = Self(0);
+
+    /// That of a lane, if there is one for each.
+    #[must_use]
+    pub const fn of_lane(lane: u8) -> Self {
+        Self(lane.saturating_add(1))
+    }
+
+    /// Of which lane it is; `None`: the first.
+    #[must_use]
+    pub const fn lane(self) -> Option<u8> {
+        self.0.checked_sub(1)
+    }
+}
+
 /// An ask: somebody on this node waits for a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {

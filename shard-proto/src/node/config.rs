@@ -97,6 +97,10 @@ pub struct NodeConfig {
     pub(crate) max_types: u16,
     pub(crate) max_asks: u32,
     pub(crate) max_frame: u32,
+    pub(crate) max_message: u32,
+    pub(crate) fragment: u32,
+    pub(crate) max_partial: u32,
+    pub(crate) lanes: u8,
     pub(crate) window_bytes: u32,
     pub(crate) window_frames: u32,
 }
@@ -145,6 +149,10 @@ impl NodeConfig {
             max_types: 256,
             max_asks: 65_536,
             max_frame: 1 << 20,
+            max_message: 64 << 20,
+            fragment: 64 << 10,
+            max_partial: 512 << 20,
+            lanes: 1,
             window_bytes: 4 << 20,
             window_frames: 16_384,
         }
@@ -252,9 +260,24 @@ impl NodeConfig {
         with_max_types: max_types: u16,
         /// Asks that wait for other nodes, at once. Default: 65 536.
         with_max_asks: max_asks: u32,
-        /// Largest body of a frame, in bytes; at least 64 KiB. Default: 1 MiB.
+        /// Largest body of a frame that this node takes, in bytes; at least 64 KiB. Default: 1 MiB.
         with_max_frame: max_frame: u32,
-        /// Bytes a peer may leave unacknowledged per lane before its link counts as congested. Default: 4 MiB.
+        /// Largest message, id and body, in bytes; up to 1 GiB. Of two nodes the lower limit counts. Whoever sends one
+        /// has it in memory until it has arrived, and so has the receiver what has come of it. Default: 64 MiB.
+        with_max_message: max_message: u32,
+        /// Longest body of a frame that this node sends, in bytes; at most the largest frame. A longer message travels in
+        /// fragments, four or 256 KiB of which are under way on a lane at a time, and messages to other shards travel
+        /// between them. Short: those wait less. Long: more of a large message gets through per round trip. Default:
+        /// 64 KiB.
+        with_fragment: fragment: u32,
+        /// Bytes of messages of which some fragments have come and others not, per peer; at least the largest message.
+        /// There are no more lanes than longest messages in it. Default: 512 MiB.
+        with_max_partial: max_partial: u32,
+        /// Lanes that the transport has, 1 to 64: data of different lanes does not wait for one another. A pair of nodes
+        /// uses as many as both have. Default: 1.
+        with_lanes: lanes: u8,
+        /// Bytes a peer may leave unacknowledged per lane before its link counts as congested; besides, two messages of
+        /// the largest size make it so, one does not. Default: 4 MiB.
         with_window_bytes: window_bytes: u32,
         /// Frames a peer may leave unacknowledged per lane before its link counts as congested. Default: 16 384.
         with_window_frames: window_frames: u32,
@@ -344,8 +367,8 @@ impl TypeConfig {
         /// Messages this node buffers for one shard. Default: 10 000.
         with_buffer_per_shard: buffer_per_shard: u32,
         /// Bytes of messages, with their ids, that are here for the type, beyond which the buffer takes no more: of all that
-        /// are buffered, and of those longer than 1 KiB in mailboxes. Less than the longest message, and that is never
-        /// buffered. Default: 64 MiB.
+        /// are buffered, and of those longer than 1 KiB in mailboxes. One that is longer than that is taken if there is
+        /// nothing else. Default: 64 MiB.
         with_buffer_bytes: buffer_bytes: usize,
         /// Pause before something unanswered is said again. Default: 250 ms (LAN 100 ms).
         with_retry_interval: retry_interval: Duration,

@@ -50,8 +50,8 @@ use core::time::Duration;
 
 pub use api::{
     Ask, AskFailure, AskKey, Body, BodyError, Delivery, DialId, LinkId, Message, NodeCommand,
-    REPLY_ANSWER, REPLY_FAILED, REPLY_NONE, REPLY_REFUSED, ReplyTo, SendError, Sent, TypeIndex,
-    Warning,
+    REPLY_ANSWER, REPLY_FAILED, REPLY_NONE, REPLY_REFUSED, ReplyTo, SendError, Sent, StreamIndex,
+    TypeIndex, Warning,
 };
 use asks::Asks;
 pub use config::{Authenticated, Identity, MembershipMode, NodeConfig, TypeConfig};
@@ -346,6 +346,10 @@ impl NodeConfig {
             voters,
             cluster: hash::cluster_id(&self.cluster),
             max_frame: self.max_frame,
+            max_message: self.max_message,
+            fragment: self.fragment,
+            max_partial: self.max_partial,
+            lanes: self.lanes,
             window_bytes: self.window_bytes,
             window_frames: self.window_frames,
             keep_alive: self.keep_alive,

@@ -3,12 +3,12 @@
 use bytes::{Bytes, BytesMut};
 
 use super::control::put_control;
-use super::link::{Incoming, LinkFault, PeerSlot};
+use super::link::{Flow, Incoming, LinkFault, PeerSlot};
 use super::send::peer_index;
 use super::types::{Outgoing, tell_coordinator};
 use super::{
     Authenticated, Body, Delivery, EntityKey, LinkError, LinkId, LinksFull, Message, Node, ReplyTo,
-    TypeIndex, Warning, count,
+    StreamIndex, TypeIndex, Warning, count,
 };
 use crate::leadership::ControlError as LeadershipError;
 use crate::region::{
@@ -19,8 +19,9 @@ use crate::wire::{Control, Data, Envelope, Flags, Header, Kind, Return, ReturnRe
 use crate::{Epoch, Instant, NodeId, Term};
 
 impl<B: Body> Node<B> {
-    /// A connection that [`NodeCommand::Dial`](super::NodeCommand::Dial) asked for stands. `authenticated`: whom the transport proved the peer
-    /// to be, if it can.
+    /// A connection that [`NodeCommand::Dial`](super::NodeCommand::Dial) asked for stands. `streams`: 1, or one for
+    /// control and one for each [lane](super::NodeConfig::with_lanes). `authenticated`: whom the transport proved the
+    /// peer to be, if it can.
     ///
     /// # Errors
     /// No room, or the dial is unknown: close the connection.
@@ -28,28 +29,30 @@ impl<B: Body> Node<B> {
         &mut self,
         now: Instant,
         dial: super::DialId,
+        streams: u8,
         authenticated: Option<Authenticated>,
     ) -> Result<LinkId, LinksFull> {
         let now = self.advance(now);
-        let link = self.links.dialed(now, dial, authenticated);
+        let link = self.links.dialed(now, dial, streams, authenticated);
         self.pump_links();
         link
     }
 
-    /// Somebody connected.
+    /// Somebody connected. `streams` as of [`Node::handle_dialed`].
     ///
     /// # Errors
     /// No room: close the connection.
     pub fn handle_accepted(
         &mut self,
         now: Instant,
+        streams: u8,
         authenticated: Option<Authenticated>,
     ) -> Result<LinkId, LinksFull> {
         let now = self.advance(now);
         if self.config.membership == super::MembershipMode::Alone {
             return Err(LinksFull);
         }
-        let link = self.links.accepted(now, authenticated);
+        let link = self.links.accepted(now, streams, authenticated);
         self.pump_links();
         link
     }
@@ -68,8 +71,10 @@ impl<B: Body> Node<B> {
         self.pump_links();
     }
 
-    /// Takes whole frames off the front of `buf` until one concerns the application. Call it until `Ok(None)`; then a
-    /// part of a frame, or nothing, is left in `buf`. Poll commands between the calls or after them: those that were
+    /// Takes whole frames off the front of `buf`, which came by that stream, until one concerns the application. Call it
+    /// until `Ok(None)`; then a part of a frame, or nothing, is left in `buf`. Data can overtake the end of the handshake,
+    /// which comes by the first stream, and stays in `buf` until then: whenever something was read from the first stream,
+    /// read again from those that have something left. Poll commands between the calls or after them: those that were
     /// there before a delivery about the same shard must be done before it.
     ///
     /// # Errors
@@ -78,11 +83,12 @@ impl<B: Body> Node<B> {
         &mut self,
         now: Instant,
         link: LinkId,
+        stream: StreamIndex,
         buf: &mut BytesMut,
     ) -> Result<Option<Delivery<B>>, LinkError> {
         let now = self.advance(now);
         loop {
-            let incoming = self.links.read(now, link, buf);
+            let incoming = self.links.read(now, link, stream, buf);
             // A handshake makes a member: before what the new link says.
             self.pump_links();
             let delivery = match incoming {
@@ -118,6 +124,10 @@ impl<B: Body> Node<B> {
             LinkFault::Refused(_) | LinkFault::RefusedByPeer(_) => {
                 count(&mut self.stats.links_refused);
             }
+            LinkFault::Fragment | LinkFault::Message { .. } => {
+                count(&mut self.stats.link_faults);
+                count(&mut self.stats.fragments_refused);
+            }
             _ => count(&mut self.stats.link_faults),
         }
         let node = self.links.take_blame();
@@ -130,9 +140,16 @@ impl<B: Body> Node<B> {
         self.links.is_linked(link)
     }
 
-    /// The next bytes to write to a link; `None` when there are no more for now.
-    pub fn poll_transmit(&mut self, link: LinkId) -> Option<Bytes> {
+    /// The next bytes to write to a link, and to which of its streams; `None` when there are no more for now. For links
+    /// whose streams all take what there is; see [`Node::poll_stream`].
+    pub fn poll_transmit(&mut self, link: LinkId) -> Option<(StreamIndex, Bytes)> {
         self.links.poll_transmit(link)
+    }
+
+    /// The next bytes to write to a stream of a link; `None` when there are no more for now. A stream that takes nothing
+    /// is left alone, so that what is under way stays little: control, and the fragments of long messages, go in between.
+    pub fn poll_stream(&mut self, link: LinkId, stream: StreamIndex) -> Option<Bytes> {
+        self.links.poll_stream(link, stream)
     }
 
     /// A link that has something to transmit; each is named once until it has something new.
@@ -216,7 +233,7 @@ impl<B: Body> Node<B> {
         let kind = self.types.get_mut(ty)?;
         let size = body.len().saturating_add(envelope.id.len());
         message.weight = kind.scales.weigh(size);
-        kind.region.keep_new(!kind.scales.is_over());
+        kind.region.keep_new(!kind.scales.is_over(size));
         let arrival = kind
             .region
             .handle_envelope(now, from, shard, epoch, message);
@@ -294,11 +311,11 @@ impl<B: Body> Node<B> {
             envelope: *envelope,
         });
         let hint = envelope.payload.len().saturating_add(envelope.id.len());
-        let lane = back.lane(super::send::LANES);
-        let sent = self.links.data_back(now, peer, lane, hint, |out, slot| {
+        let flow = Flow::shard(header.entity_type, envelope.shard);
+        let sent = self.links.data_back(now, peer, flow, hint, |out, slot| {
             let mut head = super::send::head(slot, header.entity_type, header.epoch());
-            head.flags = header.flags;
-            back.encode_into(&head, slot.max_frame, out).map(|_| ())
+            head.flags = header.flags.on_lane(slot.lane);
+            back.encode_into(&head, slot.max_body, out).map(|_| ())
         });
         if sent.is_ok() {
             count(&mut self.stats.returned);

@@ -2,7 +2,7 @@
 
 use bytes::BytesMut;
 
-use super::link::{DataError, FrameSlot, PeerSlot};
+use super::link::{AROUND, DataError, Flow, FrameSlot, PeerSlot};
 use super::types::Outgoing;
 use super::{
     Ask, Body, BodyError, EntityKey, Message, Node, NodeCommand, REPLY_NONE, ReplyTo, SendError,
@@ -13,16 +13,13 @@ use crate::wire::data::ENVELOPE_LEN;
 use crate::wire::{Data, DataHead, Flags, Flush, Flushed, MAX_ID_LEN, PutError, ReturnReason, put};
 use crate::{EntityTypeId, Epoch, Incarnation, Instant, NodeId, ShardId};
 
-/// Lanes of a pair. One, until a transport has several streams.
-pub(super) const LANES: u8 = 1;
-
 /// Why data did not get into a link's buffer.
 pub(super) enum Unsent {
     /// The life of the receiver has ended, or it is not known.
     NoPeer,
     /// Wait until the window moves.
     Full,
-    /// It is longer than a frame may be.
+    /// It is longer than a message may be.
     TooLarge { size: usize, limit: usize },
     /// The body has no encoding.
     Body(BodyError),
@@ -33,35 +30,35 @@ impl From<DataError<PutError<BodyError>>> for Unsent {
         use crate::wire::EncodeError;
         match error {
             DataError::Full => Self::Full,
-            DataError::TooLarge { size, limit } => Self::TooLarge { size, limit },
+            DataError::TooLarge { size, limit } => too_large(size, limit),
             DataError::Write(PutError::Payload(error)) => Self::Body(error),
             DataError::Write(PutError::Encode(EncodeError::TooLong { len, limit })) => {
-                Self::TooLarge {
-                    size: len,
-                    limit: limit as usize,
-                }
+                too_large(len, limit as usize)
             }
             DataError::Write(PutError::Encode(_)) => Self::Body(BodyError {
                 reason: "a field is too long",
             }),
-            DataError::UnknownPeer | DataError::Lane => Self::NoPeer,
+            DataError::UnknownPeer => Self::NoPeer,
         }
+    }
+}
+
+/// In terms of a message: id and body.
+const fn too_large(body: usize, limit: usize) -> Unsent {
+    Unsent::TooLarge {
+        size: body.saturating_sub(ENVELOPE_LEN),
+        limit: limit.saturating_sub(AROUND as usize),
     }
 }
 
 pub(super) const fn head(slot: FrameSlot, entity_type: EntityTypeId, epoch: Epoch) -> DataHead {
     DataHead {
-        flags: Flags::NONE,
+        flags: Flags::NONE.on_lane(slot.lane),
         version: slot.version,
         entity_type,
         epoch,
         seq: slot.seq,
     }
-}
-
-fn lane(key: u64) -> u8 {
-    let lane = key.checked_rem(u64::from(LANES)).unwrap_or(0);
-    u8::try_from(lane).unwrap_or(0)
 }
 
 impl<B: Body> Node<B> {
@@ -132,10 +129,15 @@ impl<B: Body> Node<B> {
         shard: ShardId,
         mut message: Message<B>,
     ) -> Result<Sent<B>, SendError<B>> {
-        let limit = (self.config.max_frame as usize).saturating_sub(ENVELOPE_LEN);
+        let limit = self.config.max_message as usize;
         let id_len = message.id.as_bytes().len();
         let size = id_len.saturating_add(message.body.len_hint());
-        if size > limit || id_len > MAX_ID_LEN {
+        let (size, limit) = if id_len > MAX_ID_LEN {
+            (id_len, MAX_ID_LEN)
+        } else {
+            (size, limit)
+        };
+        if size > limit {
             let body = message.body;
             return Err(SendError::TooLarge { size, limit, body });
         }
@@ -153,7 +155,7 @@ impl<B: Body> Node<B> {
         let correlation = ask.and_then(|ask| self.asks.insert(ask)).unwrap_or(0);
         message.correlation = correlation;
         message.weight = kind.scales.weigh(size);
-        kind.region.keep_new(!kind.scales.is_over());
+        kind.region.keep_new(!kind.scales.is_over(size));
         let routed = kind.region.route(now, shard, message);
         kind.region.keep_new(true);
         let kept = matches!(routed, Ok(Route::Remote { .. } | Route::Queued));
@@ -300,14 +302,14 @@ impl<B: Body> Node<B> {
                 token,
             } => {
                 let flush = Data::Flush(Flush { shard, token });
-                match self.put_marker(now, ty, to, epoch, &flush) {
+                match self.put_marker(now, ty, to, shard, epoch, &flush) {
                     Err(Unsent::Full) => Put::Wait(outgoing),
                     _ => Put::Done(None),
                 }
             }
             Outgoing::Flushed { to, shard, token } => {
                 let flushed = Data::Flushed(Flushed { shard, token });
-                match self.put_marker(now, ty, to, Epoch::NONE, &flushed) {
+                match self.put_marker(now, ty, to, shard, Epoch::NONE, &flushed) {
                     Err(Unsent::Full) => Put::Wait(outgoing),
                     _ => Put::Done(None),
                 }
@@ -410,9 +412,9 @@ impl<B: Body> Node<B> {
         let hint = message.body.len_hint();
         let whole = hint.saturating_add(id.len()).saturating_add(64);
         let write = |out: &mut BytesMut, slot: FrameSlot| {
-            let (mut head, most) = (head(slot, entity_type, epoch), slot.max_frame);
+            let (mut head, most) = (head(slot, entity_type, epoch), slot.max_body);
             if message.tracked {
-                head.flags = Flags::TRACKED;
+                head.flags = head.flags.with(Flags::TRACKED);
             }
             let body = |out: &mut BytesMut| message.body.encode(out);
             let written = match reason {
@@ -423,10 +425,10 @@ impl<B: Body> Node<B> {
             };
             written.map(|_| ())
         };
-        let lane = lane(u64::from(shard.0));
+        let flow = Flow::shard(entity_type, shard);
         match reason {
-            None => self.links.data(now, peer, lane, whole, write)?,
-            Some(_) => self.links.data_back(now, peer, lane, whole, write)?,
+            None => self.links.data(now, peer, flow, whole, write)?,
+            Some(_) => self.links.data_back(now, peer, flow, whole, write)?,
         }
         Ok(peer)
     }
@@ -441,6 +443,7 @@ impl<B: Body> Node<B> {
         now: Instant,
         ty: TypeIndex,
         to: NodeId,
+        shard: ShardId,
         epoch: Epoch,
         marker: &Data<'_>,
     ) -> Result<(), Unsent> {
@@ -448,11 +451,12 @@ impl<B: Body> Node<B> {
         let peer = self.links.slot(to).ok_or(Unsent::NoPeer)?;
         let write = |out: &mut BytesMut, slot: FrameSlot| {
             marker
-                .encode_into(&head(slot, entity_type, epoch), slot.max_frame, out)
+                .encode_into(&head(slot, entity_type, epoch), slot.max_body, out)
                 .map(|_| ())
                 .map_err(PutError::<BodyError>::Encode)
         };
-        Ok(self.links.data(now, peer, marker.lane(LANES), 64, write)?)
+        let flow = Flow::shard(entity_type, shard);
+        Ok(self.links.data(now, peer, flow, 64, write)?)
     }
 
     /// Answers an ask of another node: `write` appends the payload straight to the link's buffer. Dropped and counted
@@ -503,9 +507,10 @@ impl<B: Body> Node<B> {
     ) -> Result<(), Unsent> {
         let write = |out: &mut BytesMut, slot: FrameSlot| {
             let head = head(slot, EntityTypeId(0), Epoch::NONE);
-            put::reply(out, &head, slot.max_frame, correlation, status, 64, payload).map(|_| ())
+            put::reply(out, &head, slot.max_body, correlation, status, 64, payload).map(|_| ())
         };
-        Ok(self.links.data(now, peer, lane(correlation), 128, write)?)
+        let flow = Flow::reply(correlation);
+        Ok(self.links.data(now, peer, flow, 128, write)?)
     }
 }
 

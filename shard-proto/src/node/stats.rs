@@ -46,6 +46,8 @@ pub struct NodeStats {
     pub links_refused: u64,
     /// Links closed because the other side broke the protocol.
     pub link_faults: u64,
+    /// Those of them that were closed because of a fragment: out of place, or of a message that is too long.
+    pub fragments_refused: u64,
     /// Times this node lost its lease, and with it what it hosted.
     pub lapses: u64,
 }

@@ -195,7 +195,13 @@ impl<B: Body> Outlet for TypeOutlet<'_, B> {
 
     fn has_room(&mut self, node: NodeId) -> bool {
         let config = &self.node.config;
-        let (frames, bytes) = (config.window_frames, config.window_bytes.saturating_mul(8));
+        let frames = config.window_frames;
+        // And the longest messages that it had under way.
+        let longest = self.node.links.longest(node).saturating_mul(2);
+        let bytes = config
+            .window_bytes
+            .saturating_mul(8)
+            .saturating_add(longest);
         self.kind().is_none_or(|kind| {
             let most = most_waiting(kind.config.buffer, frames, kind.config.shard_count);
             kind.stuck.count(node) < most && !kind.scales.is_over_by(bytes as usize)

@@ -25,8 +25,9 @@ struct Sum {
 }
 
 impl Sum {
-    fn is_over(&self) -> bool {
-        self.bytes.load(Ordering::Relaxed) > self.limit
+    /// One message alone is never too much.
+    fn is_over(&self, message: usize) -> bool {
+        self.bytes.load(Ordering::Relaxed) > self.limit.max(message)
     }
 }
 
@@ -54,10 +55,10 @@ impl Scales {
         weight.get_or_insert_with(|| Weight::new(bytes, Arc::clone(&self.0)));
     }
 
-    /// Whether there is too much already.
+    /// Whether there is too much already, with a message of so many bytes.
     #[inline]
-    pub(super) fn is_over(&self) -> bool {
-        self.0.is_over()
+    pub(super) fn is_over(&self, message: usize) -> bool {
+        self.0.is_over(message)
     }
 
     /// Whether there is too much even if so many bytes more are on their way back to where they came from.
@@ -78,7 +79,7 @@ impl Weight {
     /// [returned](super::Node::return_full).
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.sum.is_over()
+        self.sum.is_over(self.bytes)
     }
 }
 
@@ -117,12 +118,18 @@ mod tests {
         assert_eq!(scales.0.bytes.load(Ordering::Relaxed), 1);
         drop(kept);
         let one = scales.weigh(5000);
-        assert!(!scales.is_over());
+        assert!(!scales.is_over(0));
         let two = one.clone();
-        assert!(scales.is_over() && two.as_ref().is_some_and(Weight::is_over));
+        assert!(scales.is_over(5000) && two.as_ref().is_some_and(Weight::is_over));
         assert!(scales.is_over_by(4999) && !scales.is_over_by(5000));
         drop((one, two));
-        assert!(!scales.is_over());
+        assert!(!scales.is_over(0));
+        // One that is longer than the limit is taken alone.
+        let alone = scales.weigh(7000);
+        assert!(!scales.is_over(7000) && !alone.as_ref().is_some_and(Weight::is_over));
+        let another = scales.weigh(LONG + 1);
+        assert!(scales.is_over(LONG + 1) && alone.as_ref().is_some_and(Weight::is_over));
+        drop((alone, another));
         assert_eq!(scales.0.bytes.load(Ordering::Relaxed), 0);
     }
 }

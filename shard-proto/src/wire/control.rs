@@ -107,6 +107,8 @@ pub struct Hello<'a> {
     pub lanes: u8,
     /// Largest frame body this side accepts, in bytes.
     pub max_frame: u32,
+    /// Largest message this side accepts, id and payload, in bytes; the lower of both counts.
+    pub max_message: u32,
     /// Whether this side dialed.
     pub dialer: bool,
 }

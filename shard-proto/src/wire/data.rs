@@ -13,6 +13,11 @@
 //! A payload ends with the body. The header's epoch is 0 on Flushed and Reply. With [`Flags::TRACKED`] the payload of an
 //! Envelope or a Return begins with sender `u64`, number `u64`, lowest unacknowledged number `u64`; the answer to it is
 //! the number that the entity takes next.
+//!
+//! The second byte of the header's flags is the lane. A message that is too long for one frame travels as *fragments*: data
+//! frames of its kind, type, epoch and flags, with [`Flags::MORE`], the last one with [`Flags::LAST`]; their bodies are a
+//! number of the lane each, and then, one behind the other, what follows the number in the body of the whole. A lane has
+//! one such message under way at a time; whole frames travel between its fragments.
 
 use super::header::{Flags, HEADER_LEN, Header, Kind, MAX_ID_LEN};
 use super::{DecodeError, EncodeError};
@@ -30,7 +35,7 @@ pub const MARKER_LEN: usize = 8 + 4 + 8;
 /// What a data frame says beside its [`Data`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataHead {
-    /// Its flags: [`Flags::TRACKED`] or none.
+    /// Its flags: [`Flags::TRACKED`] or none, and [the lane](Flags::on_lane).
     pub flags: Flags,
     /// The version that the link uses.
     pub version: u8,
@@ -168,15 +173,20 @@ impl<'a> Data<'a> {
     /// On which of a pair's `lanes` the frame travels: shard mod lanes; a reply has no shard, so correlation mod lanes.
     #[must_use]
     pub fn lane(&self, lanes: u8) -> u8 {
-        let key = match self {
-            Self::Envelope(envelope) => u64::from(envelope.shard.0),
-            Self::Return(back) => u64::from(back.envelope.shard.0),
-            Self::Flush(flush) => u64::from(flush.shard.0),
-            Self::Flushed(flushed) => u64::from(flushed.shard.0),
-            Self::Reply(reply) => reply.correlation,
-        };
-        let lane = key.checked_rem(u64::from(lanes)).unwrap_or(0);
+        let lane = self.key().checked_rem(u64::from(lanes)).unwrap_or(0);
         u8::try_from(lane).unwrap_or(0)
+    }
+
+    /// What the lane follows from: the shard, or a reply's correlation.
+    #[must_use]
+    pub const fn key(&self) -> u64 {
+        match self {
+            Self::Envelope(envelope) => envelope.shard.0 as u64,
+            Self::Return(back) => back.envelope.shard.0 as u64,
+            Self::Flush(flush) => flush.shard.0 as u64,
+            Self::Flushed(flushed) => flushed.shard.0 as u64,
+            Self::Reply(reply) => reply.correlation,
+        }
     }
 
     /// Decodes the body of a data frame; its number is [`seq`]. Borrows, copies nothing. O(1).

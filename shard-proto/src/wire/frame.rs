@@ -89,9 +89,14 @@ impl<'a> Frame<'a> {
     /// Decodes the body of a data frame; see [`Data::decode`].
     ///
     /// # Errors
-    /// As [`Data::decode`].
+    /// As [`Data::decode`]; [`DecodeError::Flags`] for a fragment, which has no such body.
     #[inline]
     pub fn data(&self) -> Result<Data<'a>, DecodeError> {
+        let flags = self.header.flags;
+        if flags.is_fragment() {
+            let found = flags.to_bits();
+            return Err(DecodeError::Flags { found });
+        }
         Data::decode(self.header.kind, self.body)
     }
 }

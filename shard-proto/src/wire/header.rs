@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | 0 | 1 | version |
 //! | 1 | 1 | kind; from 64 on data, below control |
-//! | 2 | 2 | flags; a bit the receiver does not know is an error |
+//! | 2 | 2 | flags; a bit the receiver does not know is an error. Data: the second byte is the lane |
 //! | 4 | 4 | entity type, 0 for frames that concern no type |
 //! | 8 | 8 | control: term; data: epoch |
 //! | 16 | 4 | length of the body |
@@ -155,18 +155,62 @@ pub struct Flags(u16);
 impl Flags {
     /// None.
     pub const NONE: Self = Self(0);
-    /// More chunks of the same message follow on the lane. Reserved: not sent, and refused when it arrives.
+    /// On data: a fragment of a message, and more follow on the lane. See [`super::data`].
     pub const MORE: Self = Self(1);
     /// On `Envelope` and `Return`: the message is sent until it is acknowledged, and its payload begins with who sent it
     /// and its number. The reply is the acknowledgement. The core passes the flag on and does not look at the payload.
     pub const TRACKED: Self = Self(2);
+    /// On data: the last fragment of a message.
+    pub const LAST: Self = Self(4);
+
+    const FRAGMENT: u16 = Self::MORE.0 | Self::LAST.0;
+    /// On data: the lane.
+    const LANE: u16 = 0xFF00;
 
     /// The flags that a receiver of this version takes.
-    const fn known(kind: Kind) -> Self {
+    const fn known(kind: Kind) -> u16 {
         match kind {
-            Kind::ENVELOPE | Kind::RETURN => Self::TRACKED,
-            _ => Self::NONE,
+            Kind::ENVELOPE | Kind::RETURN => Self::TRACKED.0 | Self::FRAGMENT | Self::LANE,
+            Kind::FLUSH | Kind::FLUSHED => Self::LANE,
+            kind if kind.is_data() => Self::FRAGMENT | Self::LANE,
+            _ => 0,
         }
+    }
+
+    /// Whether a frame of that kind may have them. Nothing is the last of what has more behind it.
+    const fn fit(self, kind: Kind) -> bool {
+        self.0 & !Self::known(kind) == 0 && self.0 & Self::FRAGMENT != Self::FRAGMENT
+    }
+
+    /// These, and those of `other`.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// These, of a data frame on that lane.
+    #[must_use]
+    pub const fn on_lane(self, lane: u8) -> Self {
+        Self(self.0 & !Self::LANE | (lane as u16) << 8)
+    }
+
+    /// The lane of a data frame.
+    #[must_use]
+    pub const fn lane(self) -> u8 {
+        let [_, lane] = self.0.to_le_bytes();
+        lane
+    }
+
+    /// Whether the frame is a fragment of a message: [`Flags::MORE`] or [`Flags::LAST`].
+    #[must_use]
+    pub const fn is_fragment(self) -> bool {
+        self.0 & Self::FRAGMENT != 0
+    }
+
+    /// As those of the whole message, without [`Flags::MORE`] and [`Flags::LAST`].
+    #[must_use]
+    pub const fn of_whole(self) -> Self {
+        Self(self.0 & !Self::FRAGMENT)
     }
 
     /// As they travel.
@@ -256,7 +300,7 @@ impl Header {
                 found: self.version,
             });
         }
-        if self.flags.0 & !Flags::known(self.kind).0 != 0 {
+        if !self.flags.fit(self.kind) {
             return Err(DecodeError::Flags {
                 found: self.flags.0,
             });

@@ -3,9 +3,9 @@
 use shard_proto::membership::Roles;
 use shard_proto::wire::control::*;
 use shard_proto::wire::{
-    Claim, Claims, ClaimsBuilder, Control, Data, DataHead, EntityIds, EntityIdsBuilder, Envelope,
-    Flags, Flush, Flushed, Frame, HomeEntry, Homes, HomesBuilder, Kind, MAX_CONTROL_FRAME,
-    MAX_ID_LEN, Reply, Return, ReturnReason, list::MAX_LIST_LEN,
+    Claim, Claims, ClaimsBuilder, Control, Data, DataHead, Decoded, EntityIds, EntityIdsBuilder,
+    Envelope, Flags, Flush, Flushed, Frame, HEADER_LEN, Header, HomeEntry, Homes, HomesBuilder,
+    Kind, MAX_CONTROL_FRAME, MAX_ID_LEN, Reply, Return, ReturnReason, list::MAX_LIST_LEN,
 };
 use shard_proto::{
     EntityTypeId, Epoch, Incarnation, NodeId, Session, ShardId, Term, Token, hash::node_id,
@@ -19,6 +19,8 @@ pub(crate) const MAX_FRAME: u32 = 1024 * 1024;
 pub(crate) enum Sample {
     Control(EntityTypeId, Term, Control<'static>),
     Data(DataHead, Data<'static>),
+    /// A part of a message, behind its number.
+    Fragment(Kind, DataHead, &'static [u8]),
 }
 
 impl Sample {
@@ -26,6 +28,7 @@ impl Sample {
         match self {
             Self::Control(_, _, control) => control.kind(),
             Self::Data(_, data) => data.kind(),
+            Self::Fragment(kind, ..) => *kind,
         }
     }
 
@@ -36,6 +39,7 @@ impl Sample {
                 control.encode(*entity_type, *term, 1, &mut out)
             }
             Self::Data(head, data) => data.encode(head, MAX_FRAME, &mut out),
+            Self::Fragment(kind, head, part) => return fragment(*kind, head, part),
         }
         .unwrap();
         out.truncate(len);
@@ -49,6 +53,11 @@ impl Sample {
                 control.encode_into(*entity_type, *term, 1, out)
             }
             Self::Data(head, data) => data.encode_into(head, MAX_FRAME, out),
+            Self::Fragment(..) => {
+                let frame = self.encode();
+                out.extend_from_slice(&frame);
+                Ok(frame.len())
+            }
         }
         .unwrap()
     }
@@ -61,6 +70,13 @@ impl Sample {
                 (header.entity_type, header.term()) == (entity_type, term)
                     && frame.control() == Ok(control)
             }
+            Self::Fragment(kind, head, part) => {
+                let bytes = fragment(kind, &head, part);
+                let Ok(Decoded::Frame(same)) = Frame::decode(&bytes, MAX_FRAME) else {
+                    return false;
+                };
+                frame.data().is_err() && *frame == same
+            }
             Self::Data(head, data) => {
                 (header.version, header.entity_type) == (head.version, head.entity_type)
                     && (header.epoch(), header.flags) == (head.epoch, head.flags)
@@ -68,6 +84,18 @@ impl Sample {
             }
         }
     }
+}
+
+fn fragment(kind: Kind, head: &DataHead, part: &[u8]) -> Vec<u8> {
+    let header = Header {
+        version: head.version,
+        kind,
+        flags: head.flags,
+        entity_type: head.entity_type,
+        number: head.epoch.to_bits(),
+        len: 8 + part.len() as u32,
+    };
+    [&header.to_bytes()[..], &head.seq.to_le_bytes(), part].concat()
 }
 
 pub(crate) fn epoch(term: u64, round: u32) -> Epoch {
@@ -128,6 +156,7 @@ fn links() -> Vec<Sample> {
         roles: Roles::NONE.with(7).unwrap().with(9).unwrap(),
         lanes: 1,
         max_frame: MAX_FRAME,
+        max_message: 64 << 20,
         dialer: true,
     };
     let welcome = Welcome {
@@ -394,7 +423,40 @@ fn data() -> Vec<Sample> {
         };
         Sample::Data(head, data)
     })
+    .chain(on_lanes())
     .collect()
+}
+
+/// A message on another lane than the first, and one in fragments.
+fn on_lanes() -> impl Iterator<Item = Sample> {
+    let head = |flags: Flags, seq| DataHead {
+        flags: flags.on_lane(3),
+        version: 1,
+        entity_type: CART,
+        epoch: epoch(27_200_000_000, 5),
+        seq,
+    };
+    let envelope = Data::Envelope(Envelope {
+        shard: ShardId(203),
+        correlation: 0,
+        id: b"user-43",
+        payload: b"hello",
+    });
+    let whole = Sample::Data(head(Flags::TRACKED, 6), envelope)
+        .encode()
+        .leak();
+    let (first, rest) = whole[HEADER_LEN + 8..].split_at(15);
+    let (second, third) = rest.split_at(10);
+    let parts = [
+        (Flags::MORE, first),
+        (Flags::MORE, second),
+        (Flags::LAST, third),
+    ];
+    let parts = parts.into_iter().zip(7..).map(move |((flag, part), seq)| {
+        let head = head(Flags::TRACKED.with(flag), seq);
+        Sample::Fragment(Kind::ENVELOPE, head, part)
+    });
+    core::iter::once(Sample::Data(head(Flags::NONE, 5), envelope)).chain(parts)
 }
 
 /// The longest control body of every kind.
@@ -449,6 +511,7 @@ pub(crate) fn maximal() -> Vec<Control<'static>> {
             roles,
             lanes: u8::MAX,
             max_frame: u32::MAX,
+            max_message: u32::MAX,
             dialer: true,
         }),
         Control::Welcome(Welcome {

@@ -56,6 +56,7 @@ impl Wire {
                 roles: Roles::NONE,
                 lanes: 1,
                 max_frame: MAX,
+                max_message: MAX,
                 dialer: true,
             }),
         );

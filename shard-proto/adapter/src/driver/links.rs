@@ -9,9 +9,9 @@ use std::collections::{HashMap, VecDeque};
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use shard_proto::Instant;
-use shard_proto::node::{LinkError, LinkId, Node as Core};
+use shard_proto::node::{LinkError, LinkId, Node as Core, StreamIndex};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::{Semaphore, mpsc};
 
@@ -29,10 +29,11 @@ use super::NetEvent;
 const CHUNK: usize = 256 * 1024;
 /// What is left of a chunk below this is not read into any more.
 const SCRAP: usize = 16 * 1024;
-/// Chunks of a connection that wait for the driver.
+/// Chunks of a connection of one stream that wait for the driver. Of several streams each has one, and together they are
+/// as long.
 const AHEAD: usize = 2;
-/// Bytes taken from the core before they are written.
-const WRITE: usize = 256 * 1024;
+/// Bytes taken from the core before they are written. What the core puts in front waits behind them.
+const WRITE: usize = 128 * 1024;
 /// Slices written at once.
 const SLICES: usize = 64;
 /// How long a link is held up at most for entities that do not keep up, and how long it is not after that. Beats come
@@ -48,6 +49,13 @@ pub(crate) struct ConnId(u64);
 pub(super) struct Conn {
     pub(super) link: LinkId,
     pub(super) peer: String,
+    pub(super) streams: Vec<Channel>,
+    /// It arrived, and its link does not stand yet.
+    place: Option<Place>,
+}
+
+/// One stream of a connection, and the task that reads from it.
+pub(super) struct Channel {
     /// Read and not taken: a part of a frame, or what is held up.
     pub(super) unread: BytesMut,
     /// How many chunks that was.
@@ -59,8 +67,6 @@ pub(super) struct Conn {
     ahead: Arc<Semaphore>,
     reader: AbortHandle,
     out: Out,
-    /// It arrived, and its link does not stand yet.
-    place: Option<Place>,
 }
 
 struct Out {
@@ -69,16 +75,35 @@ struct Out {
     bytes: usize,
 }
 
-impl Drop for Conn {
+impl Drop for Channel {
     fn drop(&mut self) {
         self.reader.abort();
     }
 }
 
-impl Conn {
+impl Channel {
     /// What there was is dealt with: read on.
     pub(super) fn more(&mut self) {
         self.ahead.add_permits(mem::take(&mut self.chunks));
+    }
+}
+
+impl Conn {
+    /// Takes what is still to be said.
+    fn take_rest(&mut self, core: &mut Core<Body>) {
+        while let Some((stream, chunk)) = core.poll_transmit(self.link) {
+            if let Some(channel) = self.streams.get_mut(usize::from(stream.0)) {
+                channel.out.chunks.push_back(chunk);
+            }
+        }
+    }
+
+    async fn finish(&mut self) -> io::Result<()> {
+        // Control last: what it says is the end.
+        for channel in self.streams.iter_mut().rev() {
+            channel.out.finish().await?;
+        }
+        Ok(())
     }
 
     /// Makes room for others that arrive, once its link stands.
@@ -92,11 +117,11 @@ impl Conn {
 pub(super) struct Links {
     shared: Arc<NodeShared>,
     next: u64,
-    conns: HashMap<ConnId, Conn, foldhash::fast::RandomState>,
+    conns: Conns,
     by_link: HashMap<LinkId, ConnId, foldhash::fast::RandomState>,
     /// Their peers read too slowly.
-    blocked: Vec<ConnId>,
-    unblocked: Vec<ConnId>,
+    blocked: Vec<(ConnId, StreamIndex)>,
+    unblocked: Vec<(ConnId, StreamIndex)>,
     /// Not read from until an entity has caught up, or the time is over.
     held_up: Vec<HeldUp>,
     /// Those that are closed and write what was left to write have the sender.
@@ -106,6 +131,7 @@ pub(super) struct Links {
 
 struct HeldUp {
     id: ConnId,
+    stream: StreamIndex,
     crowded: Crowded,
     until: Instant,
     over: bool,
@@ -126,15 +152,22 @@ impl Links {
         }
     }
 
-    /// Reads no more from a connection until an entity has caught up with what came from it; not long, because other
-    /// things come from there, too. Whether it does.
-    pub(super) fn hold_up(&mut self, id: ConnId, crowded: Crowded, now: Instant) -> bool {
-        match self.conns.get_mut(&id) {
-            Some(conn) if conn.go_on_until <= now => conn.held_up = true,
+    /// Reads no more from a stream until an entity has caught up with what came from it; not long, because other things
+    /// come from there, too. Whether it does.
+    pub(super) fn hold_up(
+        &mut self,
+        id: ConnId,
+        stream: StreamIndex,
+        crowded: Crowded,
+        now: Instant,
+    ) -> bool {
+        match self.channel(id, stream) {
+            Some(channel) if channel.go_on_until <= now => channel.held_up = true,
             _ => return false,
         }
         self.held_up.push(HeldUp {
             id,
+            stream,
             crowded,
             until: now.after(HOLD_UP),
             over: false,
@@ -147,8 +180,8 @@ impl Links {
         self.held_up.iter().map(|held_up| held_up.until).min()
     }
 
-    /// The connections to read from again.
-    pub(super) fn released(&mut self, now: Instant) -> Vec<ConnId> {
+    /// The streams to read from again.
+    pub(super) fn released(&mut self, now: Instant) -> Vec<(ConnId, StreamIndex)> {
         if self.held_up.is_empty() {
             return Vec::new();
         }
@@ -159,12 +192,13 @@ impl Links {
             if !held_up.over && !out_of_time {
                 return true;
             }
-            if let Some(conn) = conns.get_mut(&held_up.id) {
-                conn.held_up = false;
+            let (id, stream) = (held_up.id, held_up.stream);
+            if let Some(channel) = channel(conns, id, stream) {
+                channel.held_up = false;
                 if !held_up.over {
-                    conn.go_on_until = now.after(HOLD_UP);
+                    channel.go_on_until = now.after(HOLD_UP);
                 }
-                released.push(held_up.id);
+                released.push((id, stream));
             }
             false
         });
@@ -182,30 +216,47 @@ impl Links {
         self.poll_blocked(cx) || over
     }
 
-    pub(super) fn add(&mut self, link: LinkId, peer: String, stream: Stream, place: Option<Place>) {
+    pub(super) fn add(
+        &mut self,
+        link: LinkId,
+        peer: String,
+        streams: Vec<Stream>,
+        place: Option<Place>,
+    ) {
         let id = ConnId(self.next);
         self.next += 1;
-        let ahead = Arc::new(Semaphore::new(AHEAD));
-        let read = read(
-            stream.reader,
-            id,
-            Arc::clone(&ahead),
-            Arc::clone(&self.shared),
-        );
+        let (ahead, chunk) = match streams.len() {
+            0 | 1 => (AHEAD, CHUNK),
+            several => (1, (AHEAD * CHUNK / several).max(SCRAP)),
+        };
+        let streams = (0..).map(StreamIndex).zip(streams).map(|(index, stream)| {
+            let ahead = Arc::new(Semaphore::new(ahead));
+            let shared = Arc::clone(&self.shared);
+            let read = read(
+                stream.reader,
+                (id, index),
+                chunk,
+                Arc::clone(&ahead),
+                shared,
+            );
+            Channel {
+                unread: BytesMut::new(),
+                chunks: 0,
+                held_up: false,
+                go_on_until: Instant::ZERO,
+                ahead,
+                reader: self.shared.runtime.spawn(read),
+                out: Out {
+                    writer: stream.writer,
+                    chunks: VecDeque::new(),
+                    bytes: 0,
+                },
+            }
+        });
         let conn = Conn {
             link,
             peer,
-            unread: BytesMut::new(),
-            chunks: 0,
-            held_up: false,
-            go_on_until: Instant::ZERO,
-            ahead,
-            reader: self.shared.runtime.spawn(read),
-            out: Out {
-                writer: stream.writer,
-                chunks: VecDeque::new(),
-                bytes: 0,
-            },
+            streams: streams.collect(),
             place,
         };
         self.conns.insert(id, conn);
@@ -214,6 +265,10 @@ impl Links {
 
     pub(super) fn get(&mut self, id: ConnId) -> Option<&mut Conn> {
         self.conns.get_mut(&id)
+    }
+
+    pub(super) fn channel(&mut self, id: ConnId, stream: StreamIndex) -> Option<&mut Channel> {
+        channel(&mut self.conns, id, stream)
     }
 
     pub(super) fn remove(&mut self, id: ConnId) -> Option<Conn> {
@@ -228,12 +283,10 @@ impl Links {
         let Some(mut conn) = id.and_then(|id| self.remove(id)) else {
             return;
         };
-        while let Some(chunk) = core.poll_transmit(link) {
-            conn.out.chunks.push_back(chunk);
-        }
+        conn.take_rest(core);
         let (runtime, closing) = (self.shared.runtime.clone(), self.closing.0.clone());
         self.shared.runtime.spawn(async move {
-            let _ = runtime.timeout(CLOSING, conn.out.finish()).await;
+            let _ = runtime.timeout(CLOSING, conn.finish()).await;
             drop((conn, closing));
         });
     }
@@ -262,31 +315,43 @@ impl Links {
         let Some(id) = self.by_link.get(&link).copied() else {
             return;
         };
-        if !self.blocked.contains(&id) {
-            self.write_to(id, core, cx);
+        let streams = self.conns.get(&id).map_or(0, |conn| conn.streams.len());
+        for (stream, _) in (0..).map(StreamIndex).zip(0..streams) {
+            if !self.blocked.contains(&(id, stream)) {
+                self.write_to(id, stream, core, cx);
+            }
         }
     }
 
-    fn write_to(&mut self, id: ConnId, core: &mut Core<Body>, cx: &mut Context<'_>) {
+    fn write_to(
+        &mut self,
+        id: ConnId,
+        stream: StreamIndex,
+        core: &mut Core<Body>,
+        cx: &mut Context<'_>,
+    ) {
         let Some(conn) = self.conns.get_mut(&id) else {
+            return;
+        };
+        let Some(Channel { out, .. }) = conn.streams.get_mut(usize::from(stream.0)) else {
             return;
         };
         loop {
             let mut more = true;
-            while more && conn.out.bytes < WRITE {
-                match core.poll_transmit(conn.link) {
+            while more && out.bytes < WRITE {
+                match core.poll_stream(conn.link, stream) {
                     Some(chunk) => {
-                        conn.out.bytes += chunk.len();
-                        conn.out.chunks.push_back(chunk);
+                        out.bytes += chunk.len();
+                        out.chunks.push_back(chunk);
                     }
                     None => more = false,
                 }
             }
-            match conn.out.poll_write(cx) {
+            match out.poll_write(cx) {
                 Poll::Ready(Ok(())) if more => {}
                 Poll::Ready(Ok(())) => return,
                 Poll::Pending => {
-                    self.blocked.push(id);
+                    self.blocked.push((id, stream));
                     return;
                 }
                 Poll::Ready(Err(error)) => {
@@ -306,12 +371,11 @@ impl Links {
             unblocked,
             ..
         } = self;
-        blocked.retain(|id| {
-            let pending = conns
-                .get_mut(id)
-                .is_some_and(|conn| conn.out.poll_write(cx).is_pending());
+        blocked.retain(|&(id, stream)| {
+            let pending = channel(conns, id, stream)
+                .is_some_and(|channel| channel.out.poll_write(cx).is_pending());
             if !pending {
-                unblocked.push(*id);
+                unblocked.push((id, stream));
             }
             pending
         });
@@ -319,8 +383,8 @@ impl Links {
     }
 
     pub(super) fn write_unblocked(&mut self, core: &mut Core<Body>, cx: &mut Context<'_>) {
-        for id in mem::take(&mut self.unblocked) {
-            self.write_to(id, core, cx);
+        for (id, stream) in mem::take(&mut self.unblocked) {
+            self.write_to(id, stream, core, cx);
         }
     }
 
@@ -330,21 +394,25 @@ impl Links {
         self.by_link.clear();
         let mut closing: Vec<_> = self.conns.drain().map(|(_, conn)| conn).collect();
         for conn in &mut closing {
-            while let Some(chunk) = core.poll_transmit(conn.link) {
-                conn.out.chunks.push_back(chunk);
-            }
+            conn.take_rest(core);
         }
         let (sender, mut closed) = mem::replace(&mut self.closing, mpsc::channel(1));
         drop(sender);
         let finish = async {
             for conn in &mut closing {
-                let _ = conn.out.finish().await;
+                let _ = conn.finish().await;
             }
             // Nothing is ever sent: this waits until the last sender is gone.
             closed.recv().await;
         };
         let _ = self.shared.runtime.timeout(CLOSING, finish).await;
     }
+}
+
+type Conns = HashMap<ConnId, Conn, foldhash::fast::RandomState>;
+
+fn channel(conns: &mut Conns, id: ConnId, stream: StreamIndex) -> Option<&mut Channel> {
+    conns.get_mut(&id)?.streams.get_mut(usize::from(stream.0))
 }
 
 impl Out {
@@ -383,10 +451,11 @@ impl Out {
     }
 }
 
-/// Reads until the connection ends.
+/// Reads until the stream, and with it the connection, ends.
 async fn read(
     mut reader: Box<dyn AsyncRead + Send + Unpin>,
-    id: ConnId,
+    (id, stream): (ConnId, StreamIndex),
+    most: usize,
     ahead: Arc<Semaphore>,
     shared: Arc<NodeShared>,
 ) {
@@ -398,10 +467,10 @@ async fn read(
         if buffer.capacity() < SCRAP {
             buffer.reserve(CHUNK);
         }
-        match reader.read_buf(&mut buffer).await {
+        match reader.read_buf(&mut (&mut buffer).limit(most)).await {
             Ok(0) => break None,
             Ok(_) => {
-                let chunk = NetEvent::Read(id, buffer.split());
+                let chunk = NetEvent::Read(id, stream, buffer.split());
                 if shared.inbox.push(Input::Net(chunk), usize::MAX).is_err() {
                     return;
                 }

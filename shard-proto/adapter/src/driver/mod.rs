@@ -15,7 +15,9 @@ use std::io;
 use std::sync::Arc;
 
 use shard_proto::membership::MemberChange;
-use shard_proto::node::{DialId, EntityKey, Node as Core, Strategy, TypeConfig, TypeIndex};
+use shard_proto::node::{
+    DialId, EntityKey, Node as Core, Strategy, StreamIndex, TypeConfig, TypeIndex,
+};
 use shard_proto::region::ResizeError;
 use shard_proto::{Epoch, Instant, ShardId, Term, earliest};
 use tokio::sync::oneshot;
@@ -60,7 +62,7 @@ pub(crate) type MakeHost =
 pub(crate) enum NetEvent {
     Accepted(Connection, Place),
     Dialed(DialId, String, io::Result<Connection>),
-    Read(ConnId, bytes::BytesMut),
+    Read(ConnId, StreamIndex, bytes::BytesMut),
     Closed(ConnId, Option<io::Error>),
 }
 
@@ -230,8 +232,8 @@ impl Driver {
                 self.commands();
             }
         }
-        for id in self.links.released(self.now) {
-            self.read_on(id);
+        for (id, stream) in self.links.released(self.now) {
+            self.read_on(id, stream);
         }
         self.commands();
         self.settle_all();

@@ -5,14 +5,15 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use shard_proto::hash::cluster_id;
-use shard_proto::node::{Authenticated, Delivery, DialId, REPLY_ANSWER};
+use shard_proto::node::{Authenticated, Delivery, DialId, REPLY_ANSWER, StreamIndex};
 
 use crate::body::Body;
 use crate::entity::status_error;
 use crate::host::{Crowded, From};
 use crate::shared::Input;
-use crate::transport::{Connection, Identity, Peer, Refused};
+use crate::transport::{Connection, Identity, Peer, Refused, Stream};
 
+use super::links::Channel;
 use super::{ConnId, Driver, NetEvent};
 
 /// How long a dial may take.
@@ -31,17 +32,25 @@ fn authenticated(identity: Identity) -> Authenticated {
     }
 }
 
+/// How many streams a connection has. `None`: none, or more than there can be lanes.
+fn count(streams: &[Stream]) -> Option<u8> {
+    u8::try_from(streams.len()).ok().filter(|count| *count > 0)
+}
+
 impl Driver {
     pub(super) fn net(&mut self, event: NetEvent) {
         match event {
             NetEvent::Accepted(connection, place) => {
                 let peer = connection.peer;
                 let authenticated = connection.identity.map(authenticated);
-                let Some(stream) = connection.streams.into_iter().next() else {
+                let Some(count) = count(&connection.streams) else {
                     return;
                 };
-                match self.core.handle_accepted(self.now, authenticated) {
-                    Ok(link) => self.links.add(link, peer, stream, Some(place)),
+                match self.core.handle_accepted(self.now, count, authenticated) {
+                    Ok(link) => {
+                        let streams = connection.streams;
+                        self.links.add(link, peer, streams, Some(place));
+                    }
                     Err(error) => {
                         // Whoever connects must not fill the log as well.
                         self.refused_connections += 1;
@@ -60,12 +69,16 @@ impl Driver {
                     tracing::info!(address, failures, "reached an address again");
                 }
                 let authenticated = connection.identity.map(authenticated);
-                let Some(stream) = connection.streams.into_iter().next() else {
+                let Some(count) = count(&connection.streams) else {
                     self.core.handle_dial_failed(self.now, dial);
                     return;
                 };
-                if let Ok(link) = self.core.handle_dialed(self.now, dial, authenticated) {
-                    self.links.add(link, connection.peer, stream, None);
+                let link = self
+                    .core
+                    .handle_dialed(self.now, dial, count, authenticated);
+                if let Ok(link) = link {
+                    let streams = connection.streams;
+                    self.links.add(link, connection.peer, streams, None);
                 }
             }
             NetEvent::Dialed(dial, address, Err(error)) => {
@@ -88,7 +101,7 @@ impl Driver {
                 }
                 self.core.handle_dial_failed(self.now, dial);
             }
-            NetEvent::Read(conn, chunk) => self.read(conn, chunk),
+            NetEvent::Read(conn, stream, chunk) => self.read(conn, stream, chunk),
             NetEvent::Closed(conn, error) => {
                 if let Some(conn) = self.links.remove(conn) {
                     if let Some(refused) = error.as_ref().and_then(Refused::of) {
@@ -102,33 +115,46 @@ impl Driver {
         }
     }
 
-    fn read(&mut self, id: ConnId, chunk: bytes::BytesMut) {
-        let Some(conn) = self.links.get(id) else {
+    fn read(&mut self, id: ConnId, stream: StreamIndex, chunk: bytes::BytesMut) {
+        let Some(channel) = self.links.channel(id, stream) else {
             return;
         };
-        conn.chunks += 1;
-        if conn.unread.is_empty() {
-            conn.unread = chunk;
+        channel.chunks += 1;
+        if channel.unread.is_empty() {
+            channel.unread = chunk;
         } else {
             // Without a copy, if the chunks follow each other in memory.
-            conn.unread.unsplit(chunk);
+            channel.unread.unsplit(chunk);
         }
-        if !conn.held_up {
-            self.read_on(id);
+        if !channel.held_up {
+            self.read_on(id, stream);
+        }
+        if stream != StreamIndex::CONTROL {
+            return;
+        }
+        // Data that overtook the end of the handshake.
+        let streams = self.links.get(id).map_or(0, |conn| conn.streams.len());
+        for (stream, _) in (1..).map(StreamIndex).zip(1..streams) {
+            let waits = |channel: &mut Channel| !channel.held_up && channel.chunks > 0;
+            if self.links.channel(id, stream).is_some_and(waits) {
+                self.read_on(id, stream);
+            }
         }
     }
 
-    /// Takes what a connection has, until all is taken or an entity cannot keep up.
-    pub(super) fn read_on(&mut self, id: ConnId) {
-        let Some(conn) = self.links.get(id) else {
+    /// Takes what a stream has, until all is taken or an entity cannot keep up.
+    pub(super) fn read_on(&mut self, id: ConnId, stream: StreamIndex) {
+        let Some(link) = self.links.get(id).map(|conn| conn.link) else {
             return;
         };
-        let link = conn.link;
+        let Some(channel) = self.links.channel(id, stream) else {
+            return;
+        };
         // What the core keeps or sends back is no delivery: it is given little enough at once to look at the clock.
-        let mut rest = mem::take(&mut conn.unread);
+        let mut rest = mem::take(&mut channel.unread);
         let mut buffer = rest.split_to(rest.len().min(READ));
         let held_up = loop {
-            match self.core.read(self.now, link, &mut buffer) {
+            match self.core.read(self.now, link, stream, &mut buffer) {
                 Ok(Some(delivery)) => {
                     if self.core.has_shard_commands() {
                         self.commands();
@@ -136,7 +162,7 @@ impl Driver {
                     let crowded = self.delivery(delivery);
                     self.step();
                     if let Some(crowded) = crowded
-                        && self.links.hold_up(id, crowded, self.now)
+                        && self.links.hold_up(id, stream, crowded, self.now)
                     {
                         break true;
                     }
@@ -156,9 +182,12 @@ impl Driver {
         buffer.unsplit(rest);
         if let Some(conn) = self.links.get(id) {
             conn.settle(&self.core);
-            conn.unread = buffer;
-            if !held_up {
-                conn.more();
+        }
+        let is_linked = stream == StreamIndex::CONTROL || self.core.is_linked(link);
+        if let Some(channel) = self.links.channel(id, stream) {
+            channel.unread = buffer;
+            if !held_up && is_linked {
+                channel.more();
             }
         }
     }

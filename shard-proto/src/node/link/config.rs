@@ -2,8 +2,14 @@
 
 use core::time::Duration;
 
+use super::lane::{Limits, Window};
 use crate::node::ConfigError;
-use crate::wire::header::{DEFAULT_MAX_FRAME, MAX_CONTROL_LEN};
+use crate::wire::header::{DEFAULT_MAX_FRAME, MAX_CONTROL_LEN, MIN_VERSION};
+
+/// Lanes of a pair, at most.
+const MAX_LANES: u8 = 64;
+/// What a body has around id and payload, at most.
+pub(crate) const AROUND: u32 = 64;
 
 /// Settings of the links of one node.
 #[derive(Clone, Debug)]
@@ -14,6 +20,14 @@ pub(crate) struct LinkConfig {
     pub(crate) voters: u64,
     /// Longest body of a data frame, in bytes; at least that of a control frame (64 KiB).
     pub(crate) max_frame: u32,
+    /// Longest message, id and payload, in bytes.
+    pub(crate) max_message: u32,
+    /// Longest body of a data frame that this side writes, in bytes; what is longer travels in fragments.
+    pub(crate) fragment: u32,
+    /// Bytes of messages of which fragments have come, per peer. It bounds the lanes: each may have a longest one.
+    pub(crate) max_partial: u32,
+    /// Lanes that the transport has.
+    pub(crate) lanes: u8,
     /// Bytes a peer may leave unacknowledged per lane before it counts as congested.
     pub(crate) window_bytes: u32,
     /// Frames a peer may leave unacknowledged per lane before it counts as congested.
@@ -54,6 +68,10 @@ impl Default for LinkConfig {
             cluster: 0,
             voters: 0,
             max_frame: DEFAULT_MAX_FRAME,
+            max_message: 64 << 20,
+            fragment: 64 << 10,
+            max_partial: 512 << 20,
+            lanes: 1,
             window_bytes: 4 << 20,
             window_frames: 16_384,
             ack_delay: Duration::from_millis(10),
@@ -75,6 +93,44 @@ impl Default for LinkConfig {
 }
 
 impl LinkConfig {
+    /// Lanes that this side offers: no more than it has room for that each has a longest message in fragments. So a
+    /// peer that keeps to the protocol never meets the limit.
+    pub(super) fn lanes(&self) -> u8 {
+        let room = self.max_partial.checked_div(self.max_message).unwrap_or(1);
+        let room = u8::try_from(room).unwrap_or(u8::MAX);
+        self.lanes.min(room).clamp(1, MAX_LANES)
+    }
+
+    /// Limits of data as long as nothing is known of the other side.
+    pub(super) fn limits(&self) -> Limits {
+        self.limits_with(MIN_VERSION, self.max_frame, self.max_message)
+    }
+
+    /// Limits of data with a peer that has these.
+    pub(super) fn limits_with(&self, version: u8, max_frame: u32, max_message: u32) -> Limits {
+        let max_body = self.max_message.min(max_message).saturating_add(AROUND);
+        let fragment = self.fragment.min(self.max_frame).min(max_frame);
+        Limits {
+            version,
+            max_body,
+            fragment: fragment.min(max_body),
+        }
+    }
+
+    /// What a lane may leave unacknowledged.
+    #[inline]
+    pub(super) fn window(&self, limits: Limits) -> Window {
+        let bytes = u64::from(self.window_bytes);
+        let longest = u64::from(limits.max_body);
+        Window {
+            bytes,
+            frames: u64::from(self.window_frames),
+            longest,
+            // One longest message holds nothing else up.
+            held: bytes.saturating_add(longest),
+        }
+    }
+
     /// Names the first setting that cannot work.
     pub(crate) fn validate(&self) -> Result<(), ConfigError> {
         let positive = [
@@ -97,8 +153,17 @@ impl LinkConfig {
             ("max_frame", "must be at least 64 KiB")
         } else if self.max_frame > 1 << 30 {
             ("max_frame", "must be at most 1 GiB")
-        } else if self.window_bytes < self.max_frame {
-            ("window_bytes", "must be at least max_frame")
+        } else if self.max_message < 1 << 10 || self.max_message > 1 << 30 {
+            ("max_message", "must be 1 KiB to 1 GiB")
+        } else if self.fragment < 64 || self.fragment > self.max_frame {
+            (
+                "fragment",
+                "must be at least 64 bytes, and at most max_frame",
+            )
+        } else if self.max_partial < self.max_message {
+            ("max_partial", "must be at least max_message")
+        } else if self.lanes == 0 || self.lanes > MAX_LANES {
+            ("lanes", "must be 1 to 64")
         } else if self.idle_timeout < self.keep_alive.saturating_mul(2) {
             ("link_timeout", "must be at least twice keep_alive")
         } else if self.max_retry < self.retry {

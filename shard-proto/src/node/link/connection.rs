@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use bytes::BytesMut;
 
+use super::lane::Limits;
 use super::{PeerIdentity, PeerSlot};
 use crate::node::{Authenticated, LinkId};
 use crate::wire::header::MIN_VERSION;
@@ -41,13 +42,17 @@ pub(super) struct Connection {
     /// The rest of it, until the connection is attached.
     pub(super) identity: Option<Box<PeerIdentity>>,
     pub(super) version: u8,
-    pub(super) max_frame: u32,
+    /// What both sides agreed on for data.
+    pub(super) limits: Limits,
+    pub(super) lanes: u8,
+    /// 1, or 1 and one for each lane.
+    pub(super) streams: u8,
     /// The pair it is attached to.
     pub(super) peer: Option<PeerSlot>,
     /// What was attached to the pair when this side made its offer.
     pub(super) offered_over: Option<LinkId>,
-    /// What the offer said is expected next.
-    pub(super) offered: u64,
+    /// What the offer said is expected next, per lane.
+    pub(super) offered: Vec<u64>,
     /// Frames that are not data, to be written before it.
     pub(super) control: BytesMut,
     pub(super) last_heard: Instant,
@@ -63,7 +68,9 @@ impl Connection {
         now: Instant,
         deadline: Instant,
         dialed: bool,
+        streams: u8,
         authenticated: Option<Authenticated>,
+        limits: Limits,
     ) -> Self {
         Self {
             phase: if dialed {
@@ -77,10 +84,12 @@ impl Connection {
             who: None,
             identity: None,
             version: MIN_VERSION,
-            max_frame: 0,
+            limits,
+            lanes: 1,
+            streams: streams.max(1),
             peer: None,
             offered_over: None,
-            offered: 0,
+            offered: Vec::new(),
             control: BytesMut::new(),
             last_heard: now,
             last_sent: now,

@@ -63,8 +63,6 @@ pub(crate) enum Incoming {
         peer: PeerSlot,
         /// Its id.
         node: NodeId,
-        /// The lane it came by, for what has to go back on it.
-        lane: u8,
         /// The header; its kind may be unknown (count and skip it).
         header: Header,
         /// The body.
@@ -242,10 +240,19 @@ pub(crate) enum LinkFault {
         /// The first that was never sent.
         sent: u64,
     },
-    /// A lane that does not exist.
+    /// A lane that does not exist, or not on this stream; or control on a lane's stream.
     Lane,
-    /// The peer takes only shorter frames than one that waits for it.
+    /// The peer takes only shorter messages than one that waits for it.
     FrameLimit,
+    /// A fragment that does not belong to what came before it on its lane.
+    Fragment,
+    /// The fragments of a message are longer than a message may be.
+    Message {
+        /// How long its body is, at least.
+        size: usize,
+        /// How long it may be.
+        limit: u32,
+    },
     /// The link is not known, or is being closed.
     Unknown,
 }
@@ -274,8 +281,10 @@ impl LinkFault {
             Self::Ack { .. } => "something was acknowledged that was never sent",
             Self::Lane => "unknown lane",
             Self::FrameLimit => {
-                "the other side takes only shorter frames than one that waits for it"
+                "the other side takes only shorter messages than one that waits for it"
             }
+            Self::Fragment => "a fragment does not belong to what came before it",
+            Self::Message { .. } => "a message in fragments is too long",
             Self::Unknown => "unknown link",
         }
     }
@@ -288,6 +297,7 @@ impl fmt::Display for LinkFault {
             Self::Frame(error) | Self::Body(error) => write!(f, ": {error}"),
             Self::Gap { found, expected } => write!(f, ": {found} came, {expected} is next"),
             Self::Ack { next, sent } => write!(f, ": {next} of {sent}"),
+            Self::Message { size, limit } => write!(f, ": {size} bytes, {limit} are the limit"),
             Self::RefusedByPeer(refusal) => {
                 write!(f, ": {}", refusal_str(refusal))?;
                 differ(refusal, f)
@@ -321,13 +331,11 @@ impl core::error::Error for LinkFault {}
 pub(crate) enum DataError<E> {
     /// No such peer.
     UnknownPeer,
-    /// No such lane.
-    Lane,
     /// Four windows are unacknowledged: the caller did not hold back.
     Full,
-    /// The frame is longer than the peer takes.
+    /// The message is longer than the peer takes.
     TooLarge {
-        /// Body bytes of the frame.
+        /// Body bytes.
         size: usize,
         /// The limit.
         limit: usize,
@@ -359,4 +367,8 @@ pub(crate) struct LinkStats {
     pub(crate) data_in: u64,
     /// Data frames taken from the caller.
     pub(crate) data_out: u64,
+    /// Fragments that came.
+    pub(crate) fragments_in: u64,
+    /// Links closed because of a fragment: out of place, or of what is too long.
+    pub(crate) fragments_refused: u64,
 }

@@ -2,9 +2,10 @@
 
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use super::connection::Phase;
-use super::peer::{LANES, Peer};
+use super::peer::Peer;
 use super::{CloseReason, LinkEvent, LinkFault, Links, PeerIdentity, PeerSlot};
 use crate::hash;
 use crate::node::{Authenticated, LinkId};
@@ -37,19 +38,24 @@ impl Links {
             name: &me.name,
             address: &me.address,
             roles: me.roles,
-            lanes: LANES,
+            lanes: self.config.lanes(),
             max_frame: self.config.max_frame,
+            max_message: self.config.max_message,
             dialer,
         };
         self.write(link, &Control::Hello(hello));
     }
 
-    /// Says `Welcome`: what this side expects next.
-    fn welcome(&mut self, link: LinkId, version: u8, incarnation: Incarnation, expected: u64) {
+    /// Says `Welcome`: what this side expects next, per lane.
+    fn welcome(&mut self, link: LinkId, version: u8, incarnation: Incarnation, expected: &[u64]) {
+        let expected: Vec<u8> = expected
+            .iter()
+            .flat_map(|number| number.to_le_bytes())
+            .collect();
         let welcome = Welcome {
             version,
             incarnation,
-            expected: &expected.to_le_bytes(),
+            expected: &expected,
         };
         self.write(link, &Control::Welcome(welcome));
     }
@@ -142,10 +148,14 @@ impl Links {
                 return Err(self.refuse(link, node, refusal));
             }
         };
-        let max_frame = hello.max_frame.min(self.config.max_frame);
+        let limits = self
+            .config
+            .limits_with(version, hello.max_frame, hello.max_message);
+        let lanes = hello.lanes.min(self.config.lanes());
         if let Some(connection) = self.connections.get_mut(link) {
             connection.version = version;
-            connection.max_frame = max_frame;
+            connection.limits = limits;
+            connection.lanes = lanes;
             connection.who = Some((hello.node, hello.incarnation));
             connection.identity = Some(Box::new(PeerIdentity {
                 node: hello.node,
@@ -156,6 +166,13 @@ impl Links {
             }));
         }
         self.dialer.found(link, hello.node);
+        let streams = self
+            .connections
+            .get(link)
+            .map_or(1, |connection| connection.streams);
+        if streams > 1 && streams <= lanes {
+            return Err(LinkFault::Lane);
+        }
         Ok(())
     }
 
@@ -243,18 +260,19 @@ impl Links {
         };
         let pair = self.pair(who).map(|(_, peer)| peer);
         let attached = pair.and_then(|peer| peer.link);
-        let expected = pair.map_or(0, |peer| peer.recv.expected);
+        let lanes = self.connections.get(link).map_or(1, |c| c.lanes);
+        let expected = expected(pair, lanes);
         let order = self.next_order();
         let mut version = MIN_VERSION;
         if let Some(connection) = self.connections.get_mut(link) {
             version = connection.version;
             connection.phase = Phase::Offered;
             connection.order = order;
-            connection.offered = expected;
+            connection.offered.clone_from(&expected);
             connection.offered_over = attached;
         }
         self.greet(link);
-        self.welcome(link, version, who.1, expected);
+        self.welcome(link, version, who.1, &expected);
         Ok(())
     }
 
@@ -263,11 +281,12 @@ impl Links {
         let Some(connection) = self.connections.get(link) else {
             return Err(LinkFault::Unknown);
         };
-        let (Some(who), Some(expected)) = (connection.who, welcome.expected_on(0)) else {
+        let (dialed, version) = (connection.dialed, connection.version);
+        let (lanes, max_body) = (connection.lanes, connection.limits.max_body);
+        let next: Option<Vec<u64>> = (0..lanes).map(|lane| welcome.expected_on(lane)).collect();
+        let (Some(who), Some(next)) = (connection.who, next) else {
             return Err(LinkFault::Handshake);
         };
-        let (dialed, version, max_frame) =
-            (connection.dialed, connection.version, connection.max_frame);
         if welcome.version != version || welcome.incarnation != self.me.incarnation {
             return Err(LinkFault::Handshake);
         }
@@ -280,14 +299,17 @@ impl Links {
             return Ok(());
         }
         match self.pair(who) {
-            Some((_, peer)) => peer.send.check(expected, max_frame)?,
-            None if expected != 0 => {
-                return Err(LinkFault::Ack {
-                    next: expected,
-                    sent: 0,
-                });
+            Some((_, peer)) => {
+                for (index, lane) in peer.lanes.iter().enumerate() {
+                    let next = next.get(index).copied().unwrap_or(0);
+                    lane.send.check(next, max_body)?;
+                }
             }
-            None => {}
+            None => {
+                if let Some(&next) = next.iter().find(|next| **next != 0) {
+                    return Err(LinkFault::Ack { next, sent: 0 });
+                }
+            }
         }
         let Some(slot) = self.begin_pair(who.0, who.1) else {
             return Err(self.refuse(link, Some(who.0), Refusal::Full));
@@ -295,13 +317,13 @@ impl Links {
         let newest = self.order;
         if dialed && let Some(peer) = self.peers.get_mut(slot) {
             peer.committed = newest;
-            let expected = peer.recv.expected;
+            let expected = expected(Some(peer), lanes);
             if let Some(connection) = self.connections.get_mut(link) {
-                connection.offered = expected;
+                connection.offered.clone_from(&expected);
             }
-            self.welcome(link, version, who.1, expected);
+            self.welcome(link, version, who.1, &expected);
         }
-        self.attach(link, slot, expected)
+        self.attach(link, slot, &next)
     }
 
     /// Whether a connection is attached to its pair; see the docs of the module above.
@@ -334,4 +356,13 @@ impl Links {
             Verdict::Drop
         }
     }
+}
+
+/// What is expected next on each lane.
+fn expected(pair: Option<&Peer>, lanes: u8) -> Vec<u64> {
+    let number = |lane| {
+        pair.and_then(|peer| peer.lanes.get(usize::from(lane)))
+            .map_or(0, |lane| lane.recv.expected)
+    };
+    (0..lanes).map(number).collect()
 }

@@ -25,7 +25,7 @@ impl Links {
             }
             return Some(slot);
         }
-        let peer = Peer::new(node, incarnation, self.config.max_frame);
+        let peer = Peer::new(node, incarnation, &self.config);
         if let Some(slot) = self.peers.insert(peer) {
             return Some(slot);
         }
@@ -37,7 +37,7 @@ impl Links {
             .map(|(slot, _)| slot)?;
         self.end_pair(stranger, RemovalCause::Down, None, CloseReason::Ended);
         self.peers
-            .insert(Peer::new(node, incarnation, self.config.max_frame))
+            .insert(Peer::new(node, incarnation, &self.config))
     }
 
     /// The pair of a slot is over. Without a successor the slot is given up.
@@ -56,15 +56,16 @@ impl Links {
         let (node, incarnation) = (peer.node, peer.incarnation);
         self.peers.end(node, incarnation);
         self.close_ended(node, incarnation, reason);
-        let max_frame = self.config.max_frame;
         let ended = match successor {
-            Some(next) => self
-                .peers
-                .get_mut(slot)
-                .map(|peer| core::mem::replace(peer, Peer::new(node, next, max_frame))),
+            Some(next) => {
+                let peer = Peer::new(node, next, &self.config);
+                self.peers
+                    .get_mut(slot)
+                    .map(|ended| core::mem::replace(ended, peer))
+            }
             None => self.peers.remove(slot),
         };
-        let Some(ended) = ended else {
+        let Some(mut ended) = ended else {
             return;
         };
         self.events.push_back(LinkEvent::PairEnded {
@@ -72,7 +73,7 @@ impl Links {
             node,
             incarnation,
             cause,
-            unacked: Unacked::new(ended.send),
+            unacked: Unacked::new(&mut ended.lanes),
         });
         if successor.is_none() {
             self.dialer.remove_member(node);
@@ -105,7 +106,7 @@ impl Links {
         &mut self,
         link: LinkId,
         slot: PeerSlot,
-        expected: u64,
+        expected: &[u64],
     ) -> Result<(), LinkFault> {
         let now = self.now;
         let (Some(connection), Some(peer)) =
@@ -113,13 +114,16 @@ impl Links {
         else {
             return Err(LinkFault::Unknown);
         };
-        peer.send.resume(expected)?;
-        peer.recv.told = connection.offered;
-        peer.recv.owed = 0;
-        peer.ack_due = peer.recv.owes();
+        peer.agree(connection.lanes, connection.limits)?;
+        for (index, lane) in peer.lanes.iter_mut().enumerate() {
+            let number = |list: &[u64]| list.get(index).copied().unwrap_or(0);
+            lane.send.resume(number(expected))?;
+            lane.recv.told = number(&connection.offered);
+            lane.recv.owed = 0;
+        }
+        peer.ack_due = peer.owes();
         peer.ack_at = Instant::FAR_FUTURE;
-        peer.version = connection.version;
-        peer.max_frame = connection.max_frame;
+        peer.limits = connection.limits;
         peer.up_at = now;
         connection.phase = Phase::Up;
         connection.peer = Some(slot);
@@ -200,6 +204,9 @@ impl Links {
     /// A connection is of no use any more; the caller of `read` is told so.
     pub(super) fn fail(&mut self, link: LinkId, fault: LinkFault) {
         self.stats.faults = self.stats.faults.saturating_add(1);
+        if matches!(fault, LinkFault::Fragment | LinkFault::Message { .. }) {
+            self.stats.fragments_refused = self.stats.fragments_refused.saturating_add(1);
+        }
         let reason = match fault {
             LinkFault::Refused(refusal) => CloseReason::Refused(refusal),
             LinkFault::RefusedByPeer(refusal) => CloseReason::RefusedByPeer(refusal),

@@ -25,6 +25,7 @@ mod config;
 mod connection;
 mod dial;
 mod event;
+mod fragment;
 mod handshake;
 mod lane;
 mod lifecycle;
@@ -32,24 +33,27 @@ mod peer;
 #[cfg(test)]
 mod tests;
 mod transfer;
+mod unacked;
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-pub(crate) use config::LinkConfig;
+pub(crate) use config::{AROUND, LinkConfig};
 use connection::{Connection, Connections, Phase};
 use dial::Dialer;
 pub(crate) use event::{
     CloseReason, DataError, Incoming, LinkEvent, LinkFault, LinkStats, PeerIdentity, PeerSlot,
 };
-pub(crate) use lane::{FrameSlot, Unacked, UnackedFrame};
+pub(crate) use fragment::Flow;
+pub(crate) use lane::FrameSlot;
 use peer::Peers;
 #[cfg(feature = "sim")]
 pub(crate) use transfer::{HARD_WINDOWS, HARD_WINDOWS_BACK};
+pub(crate) use unacked::{Unacked, UnackedFrame};
 
 use crate::membership::RemovalCause;
-use crate::node::{Authenticated, ConfigError, DialId, LinkId, LinksFull};
+use crate::node::{Authenticated, ConfigError, DialId, LinkId, LinksFull, StreamIndex};
 use crate::wire::Control;
 use crate::wire::control::{KeepAlive, Refusal};
 use crate::{Incarnation, Instant, NodeId, micros};
@@ -208,6 +212,12 @@ impl Links {
         self.peers.get(peer)?.identity.as_deref()
     }
 
+    /// The longest body that travels between this node and another.
+    pub(crate) fn longest(&self, node: NodeId) -> u32 {
+        let peer = self.peers.slot(node).and_then(|slot| self.peers.get(slot));
+        peer.map_or(0, |peer| peer.limits.max_body)
+    }
+
     /// Whether a link with the peer stands.
     pub(crate) fn is_up(&self, peer: PeerSlot) -> bool {
         self.peers.get(peer).is_some_and(|peer| peer.link.is_some())
@@ -230,8 +240,8 @@ impl Links {
         self.peers.iter().map(|(slot, _)| slot)
     }
 
-    /// A connection that [`LinkEvent::Dial`] asked for stands. `authenticated`: whom the transport proved the peer to
-    /// be, if it can.
+    /// A connection that [`LinkEvent::Dial`] asked for stands. `streams`: 1, or one for control and one for each lane.
+    /// `authenticated`: whom the transport proved the peer to be, if it can.
     ///
     /// # Errors
     /// The dial is not known any more, or there is no room: close the connection.
@@ -239,6 +249,7 @@ impl Links {
         &mut self,
         now: Instant,
         dial: DialId,
+        streams: u8,
         authenticated: Option<Authenticated>,
     ) -> Result<LinkId, LinksFull> {
         let now = self.tick(now);
@@ -248,7 +259,7 @@ impl Links {
         let link = if self.left {
             Err(LinksFull)
         } else {
-            self.connect(now, true, authenticated)
+            self.connect(now, true, streams, authenticated)
         };
         match link {
             Ok(link) => {
@@ -265,13 +276,14 @@ impl Links {
         link
     }
 
-    /// Somebody connected.
+    /// Somebody connected. `streams` as of [`Links::dialed`].
     ///
     /// # Errors
     /// There is no room: close the connection.
     pub(crate) fn accepted(
         &mut self,
         now: Instant,
+        streams: u8,
         authenticated: Option<Authenticated>,
     ) -> Result<LinkId, LinksFull> {
         let now = self.tick(now);
@@ -285,17 +297,19 @@ impl Links {
         if self.left || unheard || waiting >= usize::from(self.config.max_handshakes) {
             return Err(LinksFull);
         }
-        self.connect(now, false, authenticated)
+        self.connect(now, false, streams, authenticated)
     }
 
     fn connect(
         &mut self,
         now: Instant,
         dialed: bool,
+        streams: u8,
         authenticated: Option<Authenticated>,
     ) -> Result<LinkId, LinksFull> {
         let deadline = now.after(self.config.handshake);
-        let connection = Connection::new(now, deadline, dialed, authenticated);
+        let limits = self.config.limits();
+        let connection = Connection::new(now, deadline, dialed, streams, authenticated, limits);
         let link = self
             .connections
             .insert(connection, self.config.max_links)
@@ -330,7 +344,7 @@ impl Links {
             .link
             .and_then(|link| self.connections.get(link))
             .is_some_and(|connection| !connection.control.is_empty());
-        peer.send.is_flushed() && !peer.recv.owes() && !control
+        peer.is_flushed() && !peer.owes() && !control
     }
 
     /// From here on keep-alives say that this node leaves; one is sent at once.
@@ -348,7 +362,7 @@ impl Links {
     pub(crate) fn unacknowledged(&mut self) -> Vec<(NodeId, Unacked)> {
         let peers = self.peers.iter_mut();
         peers
-            .map(|peer| (peer.node, Unacked::copy(&mut peer.send)))
+            .map(|peer| (peer.node, Unacked::new(&mut peer.lanes)))
             .collect()
     }
 

@@ -5,16 +5,15 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::hash::{BuildHasherDefault, Hasher};
 
+use bytes::BytesMut;
 use hashbrown::HashMap;
 
-use super::lane::{RecvLane, SendLane};
-use super::{PeerIdentity, PeerSlot};
+use super::lane::{Lane, Limits};
+use super::{
+    Flow, FrameSlot, LinkConfig, LinkFault, PeerIdentity, PeerSlot, Unacked, UnackedFrame,
+};
 use crate::node::LinkId;
-use crate::wire::header::MIN_VERSION;
 use crate::{Incarnation, Instant, NodeId};
-
-/// Lanes of a pair. A stream transport has one.
-pub(super) const LANES: u8 = 1;
 
 /// A node, and the pair with its present life.
 #[derive(Debug)]
@@ -32,14 +31,17 @@ pub(super) struct Peer {
     /// When the attached connection came up.
     pub(super) up_at: Instant,
     pub(super) identity: Option<Box<PeerIdentity>>,
-    pub(super) send: SendLane,
-    pub(super) recv: RecvLane,
+    /// At least one. As many as this side has until the first handshake, then as many as both have, for good.
+    pub(super) lanes: Vec<Lane>,
+    /// They are what both sides agreed on.
+    pub(super) agreed: bool,
+    /// The lane whose turn it is on a connection with one stream.
+    pub(super) turn: usize,
     /// When what was accepted must be acknowledged; the far future if nothing is owed.
     pub(super) ack_at: Instant,
     /// It must be now.
     pub(super) ack_due: bool,
-    pub(super) version: u8,
-    pub(super) max_frame: u32,
+    pub(super) limits: Limits,
     pub(super) congested: bool,
     /// What the caller knows of `congested`.
     pub(super) congestion_told: bool,
@@ -48,7 +50,7 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub(super) fn new(node: NodeId, incarnation: Incarnation, max_frame: u32) -> Self {
+    pub(super) fn new(node: NodeId, incarnation: Incarnation, config: &LinkConfig) -> Self {
         Self {
             node,
             incarnation,
@@ -58,12 +60,12 @@ impl Peer {
             committed: 0,
             up_at: Instant::ZERO,
             identity: None,
-            send: SendLane::default(),
-            recv: RecvLane::default(),
+            lanes: new_lanes(config.lanes()),
+            agreed: false,
+            turn: 0,
             ack_at: Instant::FAR_FUTURE,
             ack_due: false,
-            version: MIN_VERSION,
-            max_frame,
+            limits: config.limits(),
             congested: false,
             congestion_told: false,
             congestion_listed: false,
@@ -76,9 +78,75 @@ impl Peer {
     }
 
     /// Nothing would be lost if the pair were forgotten.
-    pub(super) const fn is_unused(&self) -> bool {
-        self.send.is_unused() && self.recv.expected == 0
+    pub(super) fn is_unused(&self) -> bool {
+        let mut lanes = self.lanes.iter();
+        lanes.all(|lane| lane.send.is_unused() && lane.recv.expected == 0)
     }
+
+    /// Whether the peer has acknowledged everything.
+    pub(super) fn is_flushed(&self) -> bool {
+        self.lanes.iter().all(|lane| lane.send.is_flushed())
+    }
+
+    /// Whether the peer does not know of something that was accepted.
+    pub(super) fn owes(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.recv.owes())
+    }
+
+    /// Whether data waits to be given to a connection.
+    pub(super) fn has_more(&self) -> bool {
+        let fragment = self.limits.fragment;
+        self.lanes.iter().any(|lane| lane.send.has_more(fragment))
+    }
+
+    /// The first handshake agrees on lanes and limits: what waits moves to where it belongs. Nothing was sent so far.
+    pub(super) fn agree(&mut self, lanes: u8, limits: Limits) -> Result<(), LinkFault> {
+        if self.agreed {
+            return if self.lanes.len() == usize::from(lanes) {
+                Ok(())
+            } else {
+                Err(LinkFault::Handshake)
+            };
+        }
+        if limits != self.limits || self.lanes.len() != usize::from(lanes) {
+            self.lanes = self.moved(lanes, limits)?;
+        }
+        self.agreed = true;
+        Ok(())
+    }
+
+    #[cold]
+    fn moved(&mut self, lanes: u8, limits: Limits) -> Result<Vec<Lane>, LinkFault> {
+        let mut new = new_lanes(lanes);
+        for UnackedFrame {
+            mut header, body, ..
+        } in Unacked::new(&mut self.lanes)
+        {
+            let Some(flow) = Flow::of(&header, &body) else {
+                continue;
+            };
+            let at = flow.lane(new.len());
+            let Some(lane) = new.get_mut(usize::from(at)) else {
+                continue;
+            };
+            header.flags = header.flags.on_lane(at);
+            header.version = limits.version;
+            let write = |out: &mut BytesMut, slot: FrameSlot| {
+                out.extend_from_slice(&header.to_bytes());
+                out.extend_from_slice(&slot.seq.to_le_bytes());
+                out.extend_from_slice(body.get(8..).unwrap_or_default());
+                Ok::<_, core::convert::Infallible>(())
+            };
+            lane.send
+                .push(at, flow, body.len(), limits, write)
+                .map_err(|_| LinkFault::FrameLimit)?;
+        }
+        Ok(new)
+    }
+}
+
+fn new_lanes(count: u8) -> Vec<Lane> {
+    (0..count.max(1)).map(|_| Lane::default()).collect()
 }
 
 #[derive(Debug, Default)]

@@ -1,14 +1,22 @@
 //! Writing and reading of frames.
 
+use alloc::boxed::Box;
+
 use bytes::{Buf, Bytes, BytesMut};
 
 use super::connection::Phase;
-use super::{CloseReason, DataError, FrameSlot, Incoming, LinkEvent, LinkFault, Links, PeerSlot};
+use super::fragment::Partial;
+use super::lane::Lane;
+use super::peer::Peer;
+use super::{
+    CloseReason, DataError, Flow, FrameSlot, Incoming, LinkEvent, LinkFault, Links, PeerSlot,
+    StreamIndex,
+};
 use crate::membership::RemovalCause;
 use crate::node::LinkId;
 use crate::wire::control::{Ack, KeepAlive};
 use crate::wire::header::Kind;
-use crate::wire::{Control, DecodeError, HEADER_LEN, Header, data};
+use crate::wire::{Control, DecodeError, Flags, HEADER_LEN, Header, data};
 use crate::{EntityTypeId, Instant, Term};
 
 /// How many windows may be unacknowledged before data is not taken any more.
@@ -77,9 +85,9 @@ impl Links {
         }
     }
 
-    /// Appends a data frame, linked or not: it is kept until it is acknowledged or the pair ends. `write` appends one
-    /// whole frame with the number of the [`FrameSlot`]; what it appends is taken back if it fails. `hint`: about how
-    /// long id and payload will be.
+    /// Appends a message, linked or not: it is kept until it is acknowledged or the pair ends. `write` appends one
+    /// whole frame as the [`FrameSlot`] says, however long it is; what it appends is taken back if it fails. `hint`:
+    /// about how long id and payload will be.
     ///
     /// # Errors
     /// See [`DataError`]; the state is unchanged.
@@ -88,11 +96,11 @@ impl Links {
         &mut self,
         now: Instant,
         peer: PeerSlot,
-        lane: u8,
+        flow: Flow,
         hint: usize,
         write: impl FnOnce(&mut BytesMut, FrameSlot) -> Result<(), E>,
     ) -> Result<(), DataError<E>> {
-        self.data_within(now, peer, lane, hint, HARD_WINDOWS, write)
+        self.data_within(now, peer, flow, hint, HARD_WINDOWS, write)
     }
 
     /// Appends data that goes back to where it came from: there is room for as much as the peer can have sent.
@@ -103,11 +111,11 @@ impl Links {
         &mut self,
         now: Instant,
         peer: PeerSlot,
-        lane: u8,
+        flow: Flow,
         hint: usize,
         write: impl FnOnce(&mut BytesMut, FrameSlot) -> Result<(), E>,
     ) -> Result<(), DataError<E>> {
-        self.data_within(now, peer, lane, hint, HARD_WINDOWS_BACK, write)
+        self.data_within(now, peer, flow, hint, HARD_WINDOWS_BACK, write)
     }
 
     #[inline]
@@ -115,7 +123,7 @@ impl Links {
         &mut self,
         now: Instant,
         peer: PeerSlot,
-        lane: u8,
+        flow: Flow,
         hint: usize,
         windows: u64,
         write: impl FnOnce(&mut BytesMut, FrameSlot) -> Result<(), E>,
@@ -124,20 +132,17 @@ impl Links {
         let Some(pair) = self.peers.get_mut(peer) else {
             return Err(DataError::UnknownPeer);
         };
-        if lane != 0 {
-            return Err(DataError::Lane);
-        }
-        let bytes = u64::from(self.config.window_bytes);
-        let frames = u64::from(self.config.window_frames);
-        if pair.send.holds(
-            bytes.saturating_mul(windows),
-            frames.saturating_mul(windows),
-        ) {
+        let at = flow.lane(pair.lanes.len());
+        let Some(lane) = pair.lanes.get_mut(usize::from(at)) else {
+            return Err(DataError::UnknownPeer);
+        };
+        let window = self.config.window(pair.limits);
+        if lane.send.holds(window.times(windows)) {
             return Err(DataError::Full);
         }
-        pair.send.push(hint, pair.version, pair.max_frame, write)?;
+        lane.send.push(at, flow, hint, pair.limits, write)?;
         self.stats.data_out = self.stats.data_out.wrapping_add(1);
-        let filled = !pair.congested && pair.send.holds(bytes, frames);
+        let filled = !pair.congested && lane.send.holds(window);
         if let Some(link) = pair.link {
             self.mark_dirty(link);
         }
@@ -158,51 +163,62 @@ impl Links {
         None
     }
 
-    /// The next bytes to write to a connection, `None` when there are no more for now. Data that is given out counts as
-    /// sent, so write all of it or close the connection.
-    pub(crate) fn poll_transmit(&mut self, link: LinkId) -> Option<Bytes> {
+    /// The next bytes to write to a stream of a connection, `None` when there are no more for now. Control goes first.
+    /// Data that is given out counts as sent, so write all of it or close the connection.
+    pub(crate) fn poll_stream(&mut self, link: LinkId, stream: StreamIndex) -> Option<Bytes> {
         let connection = self.connections.get_mut(link)?;
         let mut pair = match connection.peer {
             Some(slot) => self.peers.get_mut(slot),
             None => None,
         };
-        if let Some(pair) = &mut pair
-            && pair.recv.owes()
-            && (pair.ack_due || !connection.control.is_empty() || pair.send.has_more())
-        {
-            let ack = Control::Ack(Ack {
-                lane: 0,
-                next: pair.recv.expected,
-            });
-            let out = &mut connection.control;
-            if ack
-                .encode_into(EntityTypeId(0), Term::NONE, connection.version, out)
-                .is_ok()
-            {
-                pair.recv.told = pair.recv.expected;
-                pair.recv.owed = 0;
-                pair.ack_due = false;
-                pair.ack_at = Instant::FAR_FUTURE;
+        let data = if let Some(lane) = stream.lane() {
+            let pair = pair?;
+            let lane = pair.lanes.get_mut(usize::from(lane))?;
+            if stream.0 >= connection.streams {
+                return None;
             }
-        }
-        if !connection.control.is_empty() {
-            connection.last_sent = self.now;
-            return Some(connection.control.split().freeze());
-        }
-        if let Some(pair) = pair {
-            let (bytes, again) = pair.send.poll()?;
-            connection.last_sent = self.now;
-            self.stats.resent = self.stats.resent.wrapping_add(again);
-            return Some(bytes);
-        }
-        if connection.phase == Phase::Closing {
-            self.connections.remove(link);
-        }
-        None
+            lane.send.poll(pair.limits.fragment)
+        } else {
+            let out = &mut connection.control;
+            if let Some(pair) = &mut pair
+                && pair.owes()
+                && (pair.ack_due || !out.is_empty() || pair.has_more())
+            {
+                pair.acknowledge(out);
+            }
+            if !out.is_empty() {
+                connection.last_sent = self.now;
+                return Some(out.split().freeze());
+            }
+            match pair {
+                Some(pair) if connection.streams == 1 => pair.poll_lanes(),
+                Some(_) => None,
+                None => {
+                    if connection.phase == Phase::Closing {
+                        self.connections.remove(link);
+                    }
+                    return None;
+                }
+            }
+        };
+        let (bytes, again) = data?;
+        connection.last_sent = self.now;
+        self.stats.resent = self.stats.resent.wrapping_add(again);
+        Some(bytes)
     }
 
-    /// Takes whole frames off the front of `buf` until one is not the link's own business. Call until `Ok(None)`; what
-    /// is left is a part of a frame.
+    /// The next bytes to write to a connection, and to which of its streams. As [`Links::poll_stream`].
+    pub(crate) fn poll_transmit(&mut self, link: LinkId) -> Option<(StreamIndex, Bytes)> {
+        let streams = self.connections.get(link)?.streams;
+        (0..streams).map(StreamIndex).find_map(|stream| {
+            let bytes = self.poll_stream(link, stream)?;
+            Some((stream, bytes))
+        })
+    }
+
+    /// Takes whole frames off the front of `buf`, which came by that stream, until one is not the link's own business.
+    /// Call until `Ok(None)`; what is left is a part of a frame. What comes by a lane's stream before the handshake is
+    /// over stays: try again when something came by the first stream.
     ///
     /// # Errors
     /// The peer violated the protocol, or the link was refused: write what `poll_transmit` still has, and close the
@@ -211,6 +227,7 @@ impl Links {
         &mut self,
         now: Instant,
         link: LinkId,
+        stream: StreamIndex,
         buf: &mut BytesMut,
     ) -> Result<Option<Incoming>, LinkFault> {
         let now = self.tick(now);
@@ -226,8 +243,9 @@ impl Links {
                 }
                 Phase::Up => {
                     connection.last_heard = now;
-                    self.read_frame(now, link, buf)
+                    self.read_frame(now, link, stream, buf)
                 }
+                _ if stream.0 > 0 => return Ok(None),
                 _ => self.read_handshake(link, buf),
             };
             match step {
@@ -271,6 +289,7 @@ impl Links {
         &mut self,
         now: Instant,
         link: LinkId,
+        stream: StreamIndex,
         buf: &mut BytesMut,
     ) -> Result<Step, LinkFault> {
         let header = match Header::decode(buf, self.config.max_frame) {
@@ -278,60 +297,104 @@ impl Links {
             Err(DecodeError::Incomplete { .. }) => return Ok(Step::Incomplete),
             Err(error) => return Err(LinkFault::Frame(error)),
         };
+        let at = header.flags.lane();
+        let connection = self.connections.get(link);
+        let Some((slot, streams)) = connection.and_then(|c| Some((c.peer?, c.streams))) else {
+            return Err(LinkFault::Unknown);
+        };
+        // Before anything of it is waited for.
+        let by = if streams == 1 || !header.kind.is_data() {
+            StreamIndex::CONTROL
+        } else {
+            StreamIndex::of_lane(at)
+        };
+        if by != stream {
+            return Err(LinkFault::Lane);
+        }
         let len = header.frame_len();
         let Some(body) = buf.get(HEADER_LEN..len) else {
             return Ok(Step::Incomplete);
         };
-        let slot = self.connections.get(link).and_then(|c| c.peer);
-        let Some(slot) = slot else {
-            return Err(LinkFault::Unknown);
-        };
-        let Some(pair) = self.peers.get_mut(slot) else {
-            return Err(LinkFault::Unknown);
-        };
         if !header.kind.is_data() {
             return self.read_control(link, slot, header, buf);
         }
+        let Some(pair) = self.peers.get_mut(slot) else {
+            return Err(LinkFault::Unknown);
+        };
+        let Some(Lane { recv: lane, .. }) = pair.lanes.get_mut(usize::from(at)) else {
+            return Err(LinkFault::Lane);
+        };
         let seq = data::seq(body).map_err(LinkFault::Body)?;
-        let lane = &mut pair.recv;
         if seq > lane.expected {
             return Err(LinkFault::Gap {
                 found: seq,
                 expected: lane.expected,
             });
         }
-        let owed_before = lane.owes();
         if seq < lane.expected {
             buf.advance(len);
             self.stats.duplicates = self.stats.duplicates.wrapping_add(1);
             return Ok(Step::Handled);
         }
+        if header.flags.is_fragment() {
+            Partial::check(lane.partial.as_deref(), &header, pair.limits.max_body)?;
+        }
         lane.expected = seq.saturating_add(1);
         lane.owed = lane.owed.saturating_add(len as u64);
-        if !owed_before {
+        let much = lane.owed >= u64::from(self.config.ack_bytes);
+        if pair.ack_at == Instant::FAR_FUTURE {
             pair.ack_at = Instant::from_micros(now.as_micros().saturating_add(self.ack_delay));
             self.next = self.next.min(pair.ack_at);
         }
         let node = pair.node;
-        if pair.recv.owed >= u64::from(self.config.ack_bytes) && !pair.ack_due {
+        if much && !pair.ack_due {
             pair.ack_due = true;
             self.mark_dirty(link);
         }
+        let (header, body) = if header.flags.is_fragment() {
+            let Some(whole) = self.join(slot, header, buf) else {
+                return Ok(Step::Handled);
+            };
+            whole
+        } else {
+            let mut body = buf.split_to(len).freeze();
+            body.advance(HEADER_LEN);
+            (header, body)
+        };
         if !header.kind.is_known() {
-            buf.advance(len);
             self.stats.unknown_kinds = self.stats.unknown_kinds.wrapping_add(1);
             return Ok(Step::Handled);
         }
         self.stats.data_in = self.stats.data_in.wrapping_add(1);
-        let mut body = buf.split_to(len).freeze();
-        body.advance(HEADER_LEN);
         Ok(Step::Incoming(Incoming::Data {
             peer: slot,
             node,
-            lane: 0,
             header,
             body,
         }))
+    }
+
+    /// Takes a fragment; the answer is the message that it was the last one of.
+    #[cold]
+    fn join(
+        &mut self,
+        slot: PeerSlot,
+        header: Header,
+        buf: &mut BytesMut,
+    ) -> Option<(Header, Bytes)> {
+        self.stats.fragments_in = self.stats.fragments_in.wrapping_add(1);
+        let lane = usize::from(header.flags.lane());
+        let frame = buf.split_to(header.frame_len());
+        let body = frame.get(HEADER_LEN..)?;
+        let partial = &mut self.peers.get_mut(slot)?.lanes.get_mut(lane)?.recv.partial;
+        match partial {
+            None => *partial = Some(Box::new(Partial::new(&header, body))),
+            Some(partial) => partial.push(body),
+        }
+        if header.flags.contains(Flags::MORE) {
+            return None;
+        }
+        Some(partial.take()?.finish())
     }
 
     fn read_control(
@@ -378,14 +441,21 @@ impl Links {
             return Err(LinkFault::Unknown);
         };
         match *control {
-            Control::Ack(Ack { lane: 0, next }) => {
-                pair.send.ack(next)?;
-                if pair.congested {
+            Control::Ack(Ack { lane, next }) => {
+                let (fragment, congested) = (pair.limits.fragment, pair.congested);
+                let lane = pair.lanes.get_mut(usize::from(lane));
+                let send = &mut lane.ok_or(LinkFault::Lane)?.send;
+                send.ack(next)?;
+                let more = send.has_more(fragment);
+                if congested {
                     self.update_congestion(slot);
+                }
+                // A long message waited for the acknowledgement of its fragments.
+                if more {
+                    self.mark_dirty(link);
                 }
                 Ok(())
             }
-            Control::Ack(_) => Err(LinkFault::Lane),
             Control::KeepAlive(KeepAlive { leaving }) => {
                 if leaving && !pair.leaving {
                     pair.leaving = true;
@@ -405,21 +475,61 @@ impl Links {
         }
     }
 
-    /// Compares the window with its bounds.
+    /// Compares the windows with their bounds.
     pub(super) fn update_congestion(&mut self, slot: PeerSlot) {
-        let bytes = u64::from(self.config.window_bytes);
-        let frames = u64::from(self.config.window_frames);
         let Some(pair) = self.peers.get_mut(slot) else {
             return;
         };
-        pair.congested = if pair.congested {
-            pair.send.holds((bytes / 2).max(1), (frames / 2).max(1))
+        let window = self.config.window(pair.limits);
+        let window = if pair.congested {
+            window.half()
         } else {
-            pair.send.holds(bytes, frames)
+            window
         };
+        pair.congested = pair.lanes.iter().any(|lane| lane.send.holds(window));
         if pair.congested != pair.congestion_told && !pair.congestion_listed {
             pair.congestion_listed = true;
             self.congestion.push_back(slot);
         }
+    }
+}
+
+impl Peer {
+    /// Appends what the peer is to know of what was accepted.
+    fn acknowledge(&mut self, out: &mut BytesMut) {
+        for (at, lane) in (0_u8..).zip(&mut self.lanes) {
+            let recv = &mut lane.recv;
+            if !recv.owes() {
+                continue;
+            }
+            let ack = Control::Ack(Ack {
+                lane: at,
+                next: recv.expected,
+            });
+            let (none, version) = (EntityTypeId(0), self.limits.version);
+            if ack.encode_into(none, Term::NONE, version, out).is_ok() {
+                recv.told = recv.expected;
+                recv.owed = 0;
+            }
+        }
+        self.ack_due = false;
+        self.ack_at = Instant::FAR_FUTURE;
+    }
+
+    /// The next chunk of a connection that all lanes share, each in its turn.
+    #[inline]
+    fn poll_lanes(&mut self) -> Option<(Bytes, u64)> {
+        for _ in 0..self.lanes.len() {
+            let at = self.turn;
+            self.turn = at.saturating_add(1);
+            if self.turn >= self.lanes.len() {
+                self.turn = 0;
+            }
+            let data = self.lanes.get_mut(at)?.send.poll(self.limits.fragment);
+            if data.is_some() {
+                return data;
+            }
+        }
+        None
     }
 }

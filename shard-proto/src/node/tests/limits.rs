@@ -21,7 +21,8 @@ fn narrow(seed: u64) -> (Cluster, TypeIndex) {
     for (index, name) in ["a", "b"].iter().enumerate() {
         let config = config(links(), &["a", "b"])
             .with_bootstrap(index == 0)
-            .with_window_frames(16);
+            .with_window_frames(16)
+            .with_max_message(1 << 20);
         cluster.start(name, config);
     }
     cluster.form();

@@ -227,7 +227,7 @@ fn an_offer_older_than_a_commit_is_not_taken() {
 fn a_commit_on_an_older_connection_is_not_taken() {
     let mut raw = Raw::new(|config| config);
     let older = raw.link;
-    let newer = raw.host.links.accepted(raw.now, None).unwrap();
+    let newer = raw.host.links.accepted(raw.now, 1, None).unwrap();
     for link in [older, newer] {
         raw.link = link;
         raw.say(&Control::Hello(hello("b"))).unwrap();
@@ -242,7 +242,7 @@ fn a_commit_on_an_older_connection_is_not_taken() {
     assert_eq!(raw.host.links.peers.get(slot).unwrap().link, Some(newer));
 
     // The other way round the newer one takes the place.
-    let newest = raw.host.links.accepted(raw.now, None).unwrap();
+    let newest = raw.host.links.accepted(raw.now, 1, None).unwrap();
     raw.link = newest;
     raw.say(&Control::Hello(hello("b"))).unwrap();
     raw.say(&welcome(&[0; 8])).unwrap();

@@ -6,7 +6,7 @@ use super::*;
 fn settings_that_cannot_work_are_named() {
     let good = config();
     assert!(good.validate().is_ok());
-    let table: [(LinkConfig, &str); 10] = [
+    let table: [(LinkConfig, &str); 14] = [
         (
             LinkConfig {
                 max_frame: 1 << 15,
@@ -24,10 +24,38 @@ fn settings_that_cannot_work_are_named() {
         ),
         (
             LinkConfig {
-                window_bytes: 1 << 16,
+                window_bytes: 0,
                 ..good.clone()
             },
             "window_bytes",
+        ),
+        (
+            LinkConfig {
+                max_message: 1000,
+                ..good.clone()
+            },
+            "max_message",
+        ),
+        (
+            LinkConfig {
+                fragment: good.max_frame + 1,
+                ..good.clone()
+            },
+            "fragment",
+        ),
+        (
+            LinkConfig {
+                max_partial: good.max_message - 1,
+                ..good.clone()
+            },
+            "max_partial",
+        ),
+        (
+            LinkConfig {
+                lanes: 0,
+                ..good.clone()
+            },
+            "lanes",
         ),
         (
             LinkConfig {
@@ -247,7 +275,12 @@ fn a_dial_that_is_never_answered_is_given_up() {
     world.timeouts();
     world.advance(ms(200));
     assert!(world.is_up(0, 1));
-    assert!(world.hosts[0].links.dialed(world.now, lost, None).is_err());
+    assert!(
+        world.hosts[0]
+            .links
+            .dialed(world.now, lost, 1, None)
+            .is_err()
+    );
 }
 
 #[test]

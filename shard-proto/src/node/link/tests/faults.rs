@@ -123,7 +123,12 @@ fn frames_arrive_in_any_pieces() {
         let mut buf = BytesMut::new();
         for part in bytes.chunks(piece) {
             buf.extend_from_slice(part);
-            while let Some(incoming) = raw.host.links.read(raw.now, raw.link, &mut buf).unwrap() {
+            while let Some(incoming) = raw
+                .host
+                .links
+                .read(raw.now, raw.link, StreamIndex::CONTROL, &mut buf)
+                .unwrap()
+            {
                 got.push(incoming);
             }
         }
@@ -171,9 +176,9 @@ fn links_that_are_not_known() {
     raw.host.links.closed(raw.now, gone);
     assert_eq!(raw.data(0), Err(LinkFault::Unknown));
     assert_eq!(raw.host.links.poll_transmit(gone), None);
-    let again = raw.host.links.accepted(raw.now, None).unwrap();
+    let again = raw.host.links.accepted(raw.now, 1, None).unwrap();
     assert_ne!(again, gone, "the place is the same, the id is not");
     assert_eq!(again.index, gone.index);
-    assert!(raw.host.links.dialed(raw.now, DialId(77), None).is_err());
+    assert!(raw.host.links.dialed(raw.now, DialId(77), 1, None).is_err());
     raw.host.links.dial_failed(raw.now, DialId(77));
 }

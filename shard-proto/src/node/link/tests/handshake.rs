@@ -168,15 +168,16 @@ fn the_transport_decides_who_a_peer_is() {
     world.collect(0);
     let (_, dial, _) = world.dials.remove(0);
     let now = world.now;
-    let liar = world.hosts[0].links.dialed(now, dial, None).unwrap();
+    let liar = world.hosts[0].links.dialed(now, dial, 1, None).unwrap();
     let victim = world.hosts[1]
         .links
-        .accepted(now, Some(proof("somebody else")))
+        .accepted(now, 1, Some(proof("somebody else")))
         .unwrap();
     world.pipes.push(Pipe {
         ends: [(0, liar), (1, victim)],
         flight: Default::default(),
         inbox: Default::default(),
+        lanes: Default::default(),
         closed: [false; 2],
         total: [0; 2],
     });
@@ -385,7 +386,10 @@ fn a_stalled_handshake_is_cut_off() {
     world.hosts[0].links.add_seed(world.now, "b:1");
     world.collect(0);
     let (_, dial, _) = world.dials.remove(0);
-    world.hosts[0].links.dialed(world.now, dial, None).unwrap();
+    world.hosts[0]
+        .links
+        .dialed(world.now, dial, 1, None)
+        .unwrap();
     world.advance(ms(6000));
     assert!(world.is_up(0, 1), "it dials again");
 }
@@ -398,13 +402,13 @@ fn limits_of_connections() {
         ..config
     });
     let links = &mut world.hosts[0].links;
-    let first = links.accepted(world.now, None).unwrap();
-    links.accepted(world.now, None).unwrap();
-    assert!(links.accepted(world.now, None).is_err());
+    let first = links.accepted(world.now, 1, None).unwrap();
+    links.accepted(world.now, 1, None).unwrap();
+    assert!(links.accepted(world.now, 1, None).is_err());
     // A handshake that ended makes room.
     links.closed(world.now, first);
-    assert!(links.accepted(world.now, None).is_ok());
-    assert!(links.accepted(world.now, None).is_err());
+    assert!(links.accepted(world.now, 1, None).is_ok());
+    assert!(links.accepted(world.now, 1, None).is_err());
 
     // A node with one connection too many.
     let mut world = World::pair_with(|_, config| LinkConfig {

@@ -264,7 +264,7 @@ fn a_leaving_node_says_so_and_then_goodbye() {
     // It dials and accepts no more, and is not dialed.
     world.advance(ms(30_000));
     assert_eq!(world.pipes.len(), 1);
-    assert!(world.hosts[1].links.accepted(world.now, None).is_err());
+    assert!(world.hosts[1].links.accepted(world.now, 1, None).is_err());
 }
 
 #[test]

@@ -11,7 +11,9 @@
 mod crossing;
 mod dialing;
 mod faults;
+mod fragments;
 mod handshake;
+mod lanes;
 mod lives;
 mod proof;
 mod random;
@@ -30,17 +32,20 @@ use core::time::Duration;
 use bytes::BytesMut;
 
 use super::{
-    CloseReason, FrameSlot, Incoming, LinkConfig, LinkEvent, LinkFault, Links, PeerIdentity,
+    CloseReason, Flow, FrameSlot, Incoming, LinkConfig, LinkEvent, LinkFault, Links, PeerIdentity,
     PeerSlot,
 };
 use crate::membership::{RemovalCause, Roles};
-use crate::node::{Authenticated, DialId, LinkId};
+use crate::node::{Authenticated, DialId, LinkId, StreamIndex};
 use crate::wire::control::{Control, Refusal, StatsQuery};
 use crate::wire::data::DataHead;
 use crate::wire::{Data, EncodeError, Envelope, HEADER_LEN};
 use crate::{EntityTypeId, Epoch, Incarnation, Instant, NodeId, ShardId, Term, Token, hash};
 
 pub(super) const TYPE: EntityTypeId = EntityTypeId(7);
+/// Of what is sent without a shard.
+pub(super) const SHARD: ShardId = ShardId(4);
+pub(super) const FLOW: Flow = Flow::shard(TYPE, SHARD);
 
 pub(super) fn config() -> LinkConfig {
     LinkConfig {
@@ -87,6 +92,8 @@ pub(super) struct Host {
     pub(super) heard: Vec<Heard>,
     /// Payloads of data, by sender.
     pub(super) received: BTreeMap<NodeId, Vec<u64>>,
+    /// The same by sender and shard.
+    pub(super) by_shard: BTreeMap<(NodeId, u32), Vec<u64>>,
     /// Tokens of control.
     pub(super) control: Vec<u64>,
     /// Every chunk that was given out, by size.
@@ -99,6 +106,7 @@ impl Host {
             links: Links::new(now, config, identity).unwrap(),
             heard: Vec::new(),
             received: BTreeMap::new(),
+            by_shard: BTreeMap::new(),
             control: Vec::new(),
             chunks: Vec::new(),
         }
@@ -117,6 +125,8 @@ pub(super) struct Pipe {
     pub(super) flight: [VecDeque<u8>; 2],
     /// What an end has read and not taken.
     pub(super) inbox: [BytesMut; 2],
+    /// The same of the lanes' streams, by stream.
+    pub(super) lanes: [BTreeMap<u8, (VecDeque<u8>, BytesMut)>; 2],
     /// An end closed it; the other learns of it behind the bytes.
     pub(super) closed: [bool; 2],
     /// Bytes that were ever sent to an end.
@@ -133,6 +143,8 @@ pub(super) struct World {
     pub(super) unreachable: Vec<String>,
     /// The transport proves who the peer is.
     pub(super) proves: bool,
+    /// Of each connection.
+    pub(super) streams: u8,
 }
 
 /// Something that can happen next, for tests that choose.
@@ -141,6 +153,8 @@ pub(super) enum Choice {
     Connect(usize),
     /// Pipe and end: the next frame arrives there.
     Frame(usize, usize),
+    /// The same of a lane's stream.
+    Lane(usize, usize, u8),
     /// Pipe and end: it learns that the other end closed.
     Close(usize, usize),
 }
@@ -164,6 +178,7 @@ impl World {
             dials: Vec::new(),
             unreachable: Vec::new(),
             proves: false,
+            streams: 1,
         }
     }
 
@@ -217,13 +232,26 @@ impl World {
         number: u64,
         size: usize,
     ) -> Result<(), super::DataError<EncodeError>> {
+        self.send_to(host, other, SHARD, number, size)
+    }
+
+    /// A message to a shard.
+    pub(super) fn send_to(
+        &mut self,
+        host: usize,
+        other: usize,
+        shard: ShardId,
+        number: u64,
+        size: usize,
+    ) -> Result<(), super::DataError<EncodeError>> {
         let slot = self.slot(host, other).unwrap();
-        let mut payload = vec![0; size.max(8)];
+        let mut payload = vec![number as u8; size.max(8)];
         payload[..8].copy_from_slice(&number.to_le_bytes());
+        let flow = Flow::shard(TYPE, shard);
         self.hosts[host]
             .links
-            .data(self.now, slot, 0, payload.len(), |out, slot| {
-                put(out, slot, &payload)
+            .data(self.now, slot, flow, payload.len(), |out, slot| {
+                put_to(out, slot, shard, &payload)
             })
     }
 
@@ -236,11 +264,11 @@ impl World {
         size: usize,
     ) -> Result<(), super::DataError<EncodeError>> {
         let slot = self.slot(host, other).unwrap();
-        let mut payload = vec![0; size.max(8)];
+        let mut payload = vec![number as u8; size.max(8)];
         payload[..8].copy_from_slice(&number.to_le_bytes());
         self.hosts[host]
             .links
-            .data_back(self.now, slot, 0, payload.len(), |out, slot| {
+            .data_back(self.now, slot, FLOW, payload.len(), |out, slot| {
                 put(out, slot, &payload)
             })
     }
@@ -272,13 +300,18 @@ impl World {
     }
 
     fn flush(&mut self, index: usize, link: LinkId) {
-        while let Some(bytes) = self.hosts[index].links.poll_transmit(link) {
+        while let Some((stream, bytes)) = self.hosts[index].links.poll_transmit(link) {
             self.hosts[index].chunks.push(bytes.len());
             if let Some((pipe, end)) = self.pipe(index, link)
                 && !self.pipes[pipe].closed[end]
             {
-                self.pipes[pipe].flight[1 - end].extend(bytes.iter());
-                self.pipes[pipe].total[1 - end] += bytes.len();
+                let pipe = &mut self.pipes[pipe];
+                pipe.total[1 - end] += bytes.len();
+                let flight = match stream {
+                    StreamIndex::CONTROL => &mut pipe.flight[1 - end],
+                    StreamIndex(lane) => &mut pipe.lanes[1 - end].entry(lane).or_default().0,
+                };
+                flight.extend(bytes.iter());
             }
         }
     }
@@ -349,14 +382,18 @@ impl World {
         };
         let prove = |host: usize| self.proves.then(|| proof(&self.hosts[host].links.me.name));
         let (here_proof, there_proof) = (prove(there), prove(host));
-        let Ok(here) = self.hosts[host].links.dialed(self.now, id, here_proof) else {
+        let (now, streams) = (self.now, self.streams);
+        let here = self.hosts[host].links.dialed(now, id, streams, here_proof);
+        let Ok(here) = here else {
             return;
         };
-        match self.hosts[there].links.accepted(self.now, there_proof) {
+        let links = &mut self.hosts[there].links;
+        match links.accepted(now, streams, there_proof) {
             Ok(link) => self.pipes.push(Pipe {
                 ends: [(host, here), (there, link)],
                 flight: Default::default(),
                 inbox: Default::default(),
+                lanes: Default::default(),
                 closed: [false; 2],
                 total: [0; 2],
             }),
@@ -364,29 +401,53 @@ impl World {
         }
     }
 
-    /// Up to `count` bytes arrive at an end.
+    /// Up to `count` bytes arrive at an end, on the first stream; then what waited on others can be read.
     pub(super) fn arrive(&mut self, pipe: usize, end: usize, count: usize) {
+        self.arrive_on(pipe, end, 0, count);
+        let others: Vec<u8> = self.pipes[pipe].lanes[end].keys().copied().collect();
+        for stream in others {
+            self.arrive_on(pipe, end, stream, 0);
+        }
+    }
+
+    /// Up to `count` bytes arrive at an end, on that stream.
+    pub(super) fn arrive_on(&mut self, pipe: usize, end: usize, stream: u8, count: usize) {
         let Pipe {
             ends,
             flight,
             inbox,
+            lanes,
             closed,
             ..
         } = &mut self.pipes[pipe];
-        let count = count.min(flight[end].len());
-        let bytes: Vec<u8> = flight[end].drain(..count).collect();
+        let (flight, inbox) = match stream {
+            0 => (&mut flight[end], &mut inbox[end]),
+            lane => {
+                let (flight, inbox) = lanes[end].entry(lane).or_default();
+                (flight, inbox)
+            }
+        };
+        let count = count.min(flight.len());
+        let bytes: Vec<u8> = flight.drain(..count).collect();
         if closed[end] {
             return;
         }
         let (index, link) = ends[end];
-        inbox[end].extend_from_slice(&bytes);
-        let mut buf = core::mem::take(&mut inbox[end]);
+        inbox.extend_from_slice(&bytes);
+        let mut buf = core::mem::take(inbox);
         let host = &mut self.hosts[index];
         loop {
-            match host.links.read(self.now, link, &mut buf) {
+            let read = host
+                .links
+                .read(self.now, link, StreamIndex(stream), &mut buf);
+            match read {
                 Ok(None) => break,
                 Ok(Some(Incoming::Data { node, body, .. })) => {
-                    host.received.entry(node).or_default().push(number(&body));
+                    let (shard, number, rest) = content(&body);
+                    assert!(rest.iter().all(|byte| *byte == number as u8));
+                    host.received.entry(node).or_default().push(number);
+                    let shard = host.by_shard.entry((node, shard.0)).or_default();
+                    shard.push(number);
                 }
                 Ok(Some(Incoming::Control { header, body, .. })) => {
                     let Ok(Control::StatsQuery(query)) = Control::decode(header.kind, &body) else {
@@ -403,7 +464,10 @@ impl World {
                 }
             }
         }
-        self.pipes[pipe].inbox[end] = buf;
+        match stream {
+            0 => self.pipes[pipe].inbox[end] = buf,
+            lane => self.pipes[pipe].lanes[end].entry(lane).or_default().1 = buf,
+        }
     }
 
     /// Both ends learn that a connection broke; what is in flight is lost.
@@ -416,6 +480,7 @@ impl World {
     /// One end learns that the connection broke.
     pub(super) fn cut_end(&mut self, pipe: usize, end: usize) {
         self.pipes[pipe].flight[end].clear();
+        self.pipes[pipe].lanes[end].clear();
         if !core::mem::replace(&mut self.pipes[pipe].closed[end], true) {
             let (host, link) = self.pipes[pipe].ends[end];
             self.hosts[host].links.closed(self.now, link);
@@ -433,9 +498,13 @@ impl World {
                 if pipe.closed[end] {
                     continue;
                 }
+                let lanes = pipe.lanes[end].iter();
+                let lanes = lanes.filter(|(_, (flight, _))| !flight.is_empty());
+                let before = choices.len();
+                choices.extend(lanes.map(|(stream, _)| Choice::Lane(index, end, *stream)));
                 if !pipe.flight[end].is_empty() {
                     choices.push(Choice::Frame(index, end));
-                } else if pipe.closed[1 - end] {
+                } else if pipe.closed[1 - end] && choices.len() == before {
                     choices.push(Choice::Close(index, end));
                 }
             }
@@ -444,13 +513,20 @@ impl World {
     }
 
     pub(super) fn choose(&mut self, choice: Choice) {
+        let next = |flight: &VecDeque<u8>| {
+            let at = |offset: usize| u32::from(*flight.get(offset).unwrap_or(&0));
+            let len = at(16) | at(17) << 8 | at(18) << 16 | at(19) << 24;
+            HEADER_LEN + len as usize
+        };
         match choice {
             Choice::Connect(dial) => self.connect(dial),
             Choice::Frame(pipe, end) => {
-                let flight = &self.pipes[pipe].flight[end];
-                let at = |offset: usize| u32::from(*flight.get(offset).unwrap_or(&0));
-                let len = at(16) | at(17) << 8 | at(18) << 16 | at(19) << 24;
-                self.arrive(pipe, end, HEADER_LEN + len as usize);
+                let len = next(&self.pipes[pipe].flight[end]);
+                self.arrive(pipe, end, len);
+            }
+            Choice::Lane(pipe, end, stream) => {
+                let len = next(&self.pipes[pipe].lanes[end][&stream].0);
+                self.arrive_on(pipe, end, stream, len);
             }
             Choice::Close(pipe, end) => self.cut_end(pipe, end),
         }
@@ -465,6 +541,9 @@ impl World {
             };
             match choice {
                 Choice::Frame(pipe, end) => self.arrive(pipe, end, usize::MAX),
+                Choice::Lane(pipe, end, stream) => {
+                    self.arrive_on(pipe, end, stream, usize::MAX);
+                }
                 choice => self.choose(choice),
             }
         }
@@ -490,6 +569,12 @@ impl World {
         self.now = until;
         self.timeouts();
         self.run();
+    }
+
+    /// Time passes, and nothing arrives.
+    pub(super) fn advance_clock(&mut self, by: Duration) {
+        self.now = self.now.after(by);
+        self.timeouts();
     }
 
     pub(super) fn timeouts(&mut self) {
@@ -528,28 +613,43 @@ pub(super) fn lower_first<'a>(a: &'a str, b: &'a str) -> [&'a str; 2] {
 }
 
 pub(super) fn put(out: &mut BytesMut, slot: FrameSlot, payload: &[u8]) -> Result<(), EncodeError> {
+    put_to(out, slot, SHARD, payload)
+}
+
+pub(super) fn put_to(
+    out: &mut BytesMut,
+    slot: FrameSlot,
+    shard: ShardId,
+    payload: &[u8],
+) -> Result<(), EncodeError> {
     let head = DataHead {
-        flags: crate::wire::Flags::NONE,
+        flags: crate::wire::Flags::NONE.on_lane(slot.lane),
         version: slot.version,
         entity_type: TYPE,
         epoch: Epoch::from_bits(9),
         seq: slot.seq,
     };
     let envelope = Data::Envelope(Envelope {
-        shard: ShardId(4),
+        shard,
         correlation: 0,
         id: b"e",
         payload,
     });
-    envelope.encode_into(&head, slot.max_frame, out).map(|_| ())
+    envelope.encode_into(&head, slot.max_body, out).map(|_| ())
 }
 
 fn number(body: &[u8]) -> u64 {
+    content(body).1
+}
+
+/// Shard, number, and what is behind it.
+fn content(body: &[u8]) -> (ShardId, u64, &[u8]) {
     let Ok(Data::Envelope(envelope)) = Data::decode(crate::wire::Kind::ENVELOPE, body) else {
         panic!("unexpected body");
     };
     assert_eq!(envelope.id, b"e");
-    u64::from_le_bytes(envelope.payload[..8].try_into().unwrap())
+    let (number, rest) = envelope.payload.split_first_chunk().unwrap();
+    (envelope.shard, u64::from_le_bytes(*number), rest)
 }
 
 pub(super) fn ms(ms: u64) -> Duration {

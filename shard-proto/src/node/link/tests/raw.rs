@@ -18,7 +18,7 @@ impl Raw {
     pub(super) fn new(tune: impl Fn(LinkConfig) -> LinkConfig) -> Self {
         let now = Instant::from_micros(5);
         let mut host = Host::new(now, tune(config()), identity("a", 10));
-        let link = host.links.accepted(now, None).unwrap();
+        let link = host.links.accepted(now, 1, None).unwrap();
         Self {
             host,
             link,
@@ -47,10 +47,19 @@ impl Raw {
     }
 
     pub(super) fn bytes(&mut self, bytes: &[u8]) -> Result<Vec<Incoming>, LinkFault> {
+        self.bytes_on(0, bytes)
+    }
+
+    pub(super) fn bytes_on(
+        &mut self,
+        stream: u8,
+        bytes: &[u8],
+    ) -> Result<Vec<Incoming>, LinkFault> {
+        let stream = StreamIndex(stream);
         let mut buf = BytesMut::from(bytes);
         let mut got = Vec::new();
         let result = loop {
-            match self.host.links.read(self.now, self.link, &mut buf) {
+            match self.host.links.read(self.now, self.link, stream, &mut buf) {
                 Ok(Some(incoming)) => got.push(incoming),
                 Ok(None) => break Ok(got),
                 Err(fault) => break Err(fault),
@@ -62,7 +71,7 @@ impl Raw {
 
     pub(super) fn flush(&mut self) {
         while self.host.links.poll_dirty().is_some() {}
-        while let Some(bytes) = self.host.links.poll_transmit(self.link) {
+        while let Some((_, bytes)) = self.host.links.poll_transmit(self.link) {
             self.answers.extend_from_slice(&bytes);
         }
     }
@@ -102,10 +111,11 @@ pub(super) fn data(seq: u64, size: usize) -> BytesMut {
     let mut bytes = BytesMut::new();
     let slot = FrameSlot {
         version: MAX_VERSION,
+        lane: 0,
         seq,
-        max_frame: 1 << 20,
+        max_body: 1 << 20,
     };
-    let mut payload = vec![0; size.max(8)];
+    let mut payload = vec![seq as u8; size.max(8)];
     payload[..8].copy_from_slice(&seq.to_le_bytes());
     put(&mut bytes, slot, &payload).unwrap();
     bytes
@@ -124,6 +134,7 @@ pub(super) fn hello(name: &str) -> Hello<'_> {
         roles: Roles::NONE,
         lanes: 1,
         max_frame: 1 << 20,
+        max_message: 1 << 20,
         dialer: true,
     }
 }

@@ -23,13 +23,15 @@ fn speed() {
         let start = Clock::now();
         for _ in 0..batch {
             links
-                .data(world.now, slot, 0, 64, |out, slot| put(out, slot, &payload))
+                .data(world.now, slot, FLOW, 64, |out, slot| {
+                    put(out, slot, &payload)
+                })
                 .unwrap();
         }
         let mut chunks = Vec::new();
         while let Some(link) = links.poll_dirty() {
             assert_eq!(link, a);
-            chunks.extend(core::iter::from_fn(|| links.poll_transmit(link)));
+            chunks.extend(core::iter::from_fn(|| Some(links.poll_transmit(link)?.1)));
         }
         out = out.min(start.elapsed());
         for chunk in chunks {
@@ -38,7 +40,10 @@ fn speed() {
         let links = &mut world.hosts[1].links;
         let start = Clock::now();
         let mut got = 0;
-        while let Some(incoming) = links.read(world.now, b, &mut inbox).unwrap() {
+        while let Some(incoming) = links
+            .read(world.now, b, StreamIndex::CONTROL, &mut inbox)
+            .unwrap()
+        {
             core::hint::black_box(&incoming);
             got += 1;
         }
@@ -46,15 +51,21 @@ fn speed() {
         assert_eq!(got, batch);
         inbox = BytesMut::with_capacity(1 << 20);
         links
-            .data(world.now, back, 0, 64, |out, slot| put(out, slot, &payload))
+            .data(world.now, back, FLOW, 64, |out, slot| {
+                put(out, slot, &payload)
+            })
             .unwrap();
         while let Some(link) = links.poll_dirty() {
-            while let Some(bytes) = links.poll_transmit(link) {
+            while let Some((_, bytes)) = links.poll_transmit(link) {
                 acks.extend_from_slice(&bytes);
             }
         }
         let links = &mut world.hosts[0].links;
-        while links.read(world.now, a, &mut acks).unwrap().is_some() {}
+        while links
+            .read(world.now, a, StreamIndex::CONTROL, &mut acks)
+            .unwrap()
+            .is_some()
+        {}
     }
     println!(
         "write {} ns, read {} ns a frame",

@@ -29,7 +29,7 @@ fn an_acknowledgement_travels_with_what_flows_back() {
     let slot = raw.slot();
     raw.host
         .links
-        .data(raw.now, slot, 0, 8, |out, slot| put(out, slot, &[0; 8]))
+        .data(raw.now, slot, FLOW, 8, |out, slot| put(out, slot, &[0; 8]))
         .unwrap();
     raw.flush();
     assert_eq!(raw.said(), [Kind::ACK, Kind::ENVELOPE]);
@@ -68,7 +68,7 @@ fn only_what_was_sent_can_be_acknowledged() {
     let slot = raw.slot();
     raw.host
         .links
-        .data(raw.now, slot, 0, 8, |out, slot| put(out, slot, &[0; 8]))
+        .data(raw.now, slot, FLOW, 8, |out, slot| put(out, slot, &[0; 8]))
         .unwrap();
     raw.flush();
     raw.bytes(&encoded_ack(1)).unwrap();
@@ -144,7 +144,10 @@ fn congestion_that_nobody_polls_does_not_queue_up() {
         while links.poll_transmit(link).is_some() {}
         let ack = encoded_ack(round * 4 + 4);
         let mut buf = BytesMut::from(ack.as_slice());
-        assert_eq!(links.read(world.now, link, &mut buf), Ok(None));
+        assert_eq!(
+            links.read(world.now, link, StreamIndex::CONTROL, &mut buf),
+            Ok(None)
+        );
         assert!(!links.is_congested(slot));
     }
     assert_eq!(world.hosts[0].links.congestion.len(), 1);
@@ -161,38 +164,36 @@ fn congestion_that_nobody_polls_does_not_queue_up() {
 
 #[test]
 fn a_frame_that_is_too_long_leaves_nothing_behind() {
-    let mut world = World::pair();
-    world.send(0, 1, 0);
     let limit = 1 << 20;
+    let mut world = World::pair_with(|_, config| LinkConfig {
+        max_message: limit as u32,
+        ..config
+    });
+    world.send(0, 1, 0);
     assert!(matches!(
-        world.send_sized(0, 1, 1, limit),
+        world.send_sized(0, 1, 1, limit + 64),
         Err(DataError::Write(EncodeError::TooLong { .. }))
     ));
     // A writer that does not look at the limit.
     let slot = world.slot(0, 1).unwrap();
     let careless = world.hosts[0]
         .links
-        .data(world.now, slot, 0, 8, |out, mut slot| {
-            slot.max_frame = u32::MAX;
-            put(out, slot, &vec![0; limit])
+        .data(world.now, slot, FLOW, 8, |out, mut slot| {
+            slot.max_body = u32::MAX;
+            put(out, slot, &vec![0; limit + 64])
         });
     assert!(
-        matches!(careless, Err(DataError::TooLarge { size, limit: l }) if size > limit && l == limit)
+        matches!(careless, Err(DataError::TooLarge { size, limit: l }) if size > l && l == limit + 64)
     );
-    let failing = world.hosts[0].links.data(world.now, slot, 0, 8, |out, _| {
-        out.extend_from_slice(b"half a frame");
-        Err("no encoding")
-    });
+    let failing = world.hosts[0]
+        .links
+        .data(world.now, slot, FLOW, 8, |out, _| {
+            out.extend_from_slice(b"half a frame");
+            Err("no encoding")
+        });
     assert_eq!(failing, Err(DataError::Write("no encoding")));
-    assert_eq!(
-        world.hosts[0]
-            .links
-            .data(world.now, slot, 1, 8, |_, _| Ok::<_, ()>(())),
-        Err(DataError::Lane)
-    );
     world.send(0, 1, 1);
-    let most = limit - 8 - 4 - 8 - 2 - 1;
-    world.send_sized(0, 1, 2, most).unwrap();
+    world.send_sized(0, 1, 2, limit).unwrap();
     world.send(0, 1, 3);
     world.run();
     assert_eq!(world.hosts[1].from(world.node(0)), numbers(4));
@@ -200,8 +201,21 @@ fn a_frame_that_is_too_long_leaves_nothing_behind() {
 
 #[test]
 fn the_shorter_limit_of_both_counts() {
-    let mut world = World::pair_with(|host, config| LinkConfig {
+    // A shorter limit of frames is no limit of messages.
+    let mut world = World::with(&lower_first("a", "b"), |host, config| LinkConfig {
         max_frame: if host == 0 { 1 << 20 } else { 1 << 16 },
+        fragment: if host == 0 { 1 << 20 } else { 1 << 16 },
+        ..config
+    });
+    world.introduce(0, 1);
+    for (number, size) in [(0, 70_000), (1, 8), (2, 400_000), (3, 8)] {
+        world.send_sized(0, 1, number, size).unwrap();
+    }
+    world.run();
+    assert_eq!(world.hosts[1].from(world.node(0)), numbers(4));
+
+    let mut world = World::pair_with(|host, config| LinkConfig {
+        max_message: if host == 0 { 1 << 20 } else { 1 << 16 },
         ..config
     });
     assert!(world.send_sized(0, 1, 0, 70_000).is_err());
@@ -211,7 +225,7 @@ fn the_shorter_limit_of_both_counts() {
 
     // Too long already for the limit that the handshake reveals.
     let mut world = World::with(&lower_first("a", "b"), |host, config| LinkConfig {
-        max_frame: if host == 0 { 1 << 20 } else { 1 << 16 },
+        max_message: if host == 0 { 1 << 20 } else { 1 << 16 },
         ..config
     });
     world.introduce(0, 1);

@@ -119,14 +119,14 @@ pub(super) struct Host {
     /// What arrived meanwhile.
     waiting: Vec<Event>,
     links: BTreeMap<LinkId, (usize, usize)>,
-    bufs: BTreeMap<LinkId, BytesMut>,
+    bufs: BTreeMap<(LinkId, StreamIndex), BytesMut>,
 }
 
 #[derive(Debug)]
 struct Pipe {
     ends: [(usize, Option<LinkId>); 2],
-    /// When the last byte towards an end arrives.
-    arrives: [u64; 2],
+    /// When the last byte towards an end arrives, by stream.
+    arrives: [BTreeMap<StreamIndex, u64>; 2],
     open: bool,
 }
 
@@ -143,6 +143,7 @@ enum Event {
     Bytes {
         pipe: usize,
         end: usize,
+        stream: StreamIndex,
         bytes: Bytes,
     },
     Closed {
@@ -203,6 +204,9 @@ pub(super) struct Cluster {
     pub(super) handled: Vec<Handled>,
     pub(super) world: World,
     pub(super) rng: SplitMix64,
+    /// Of the transport, and whether each has a stream.
+    pub(super) lanes: u8,
+    pub(super) streams: bool,
     pub(super) ownership: Ownership,
     pub(super) voters: Vec<String>,
     /// The next host's clock: what it says when it starts, if it differs, and its rate.
@@ -265,7 +269,10 @@ pub(super) const CART: TypeConfig = TypeConfig::new("cart")
 
 impl Cluster {
     pub(super) fn new(seed: u64) -> Self {
+        let draw = SplitMix64::new(seed ^ 0x1A4E5).next_u64();
         Self {
+            lanes: 1 + (draw % 4) as u8,
+            streams: draw & 16 == 0,
             meddler: None,
             noise: None,
             now: 1_000 * SECOND,
@@ -323,7 +330,7 @@ impl Cluster {
     /// Starts a node; its address is its name. Its clock of incarnations is the cluster's time.
     pub(super) fn start(&mut self, name: &'static str, config: NodeConfig) -> usize {
         let identity = Identity::new(name, Incarnation(self.now), name);
-        let mut config = config.with_seed(self.rng.next_u64());
+        let mut config = config.with_seed(self.rng.next_u64()).with_lanes(self.lanes);
         if self.voters.is_empty() {
             config = config.with_ownership(Ownership::Trust);
         } else if config.membership != MembershipMode::Alone {
@@ -455,13 +462,23 @@ impl Cluster {
                     self.pump(host);
                 }
             }
-            Event::Bytes { pipe, end, bytes } => {
+            Event::Bytes {
+                pipe,
+                end,
+                stream,
+                bytes,
+            } => {
                 let (host, link) = self.pipes[pipe].ends[end];
                 let Some(link) = link else { return };
                 if self.pipes[pipe].open && self.hosts[host].alive {
-                    let buf = self.hosts[host].bufs.entry(link).or_default();
+                    let bufs = &mut self.hosts[host].bufs;
+                    let buf = bufs.entry((link, stream)).or_default();
                     buf.extend_from_slice(&bytes);
-                    self.read(host, link);
+                    self.read(host, link, stream);
+                    // What came before the end of the handshake.
+                    for lane in (1..=self.lanes).filter(|_| stream == StreamIndex::CONTROL) {
+                        self.read(host, link, StreamIndex(lane));
+                    }
                     self.pump(host);
                 }
             }
@@ -472,7 +489,7 @@ impl Cluster {
                     && self.hosts[host].alive
                 {
                     self.hosts[host].links.remove(&link);
-                    self.hosts[host].bufs.remove(&link);
+                    self.hosts[host].bufs.retain(|(of, _), _| *of != link);
                     self.hosts[host].node.handle_closed(now, link);
                     self.pump(host);
                 }

@@ -56,7 +56,7 @@ impl Cluster {
     }
 
     pub(super) fn write(&mut self, host: usize, link: LinkId) {
-        while let Some(bytes) = self.hosts[host].node.poll_transmit(link) {
+        while let Some((stream, bytes)) = self.hosts[host].node.poll_transmit(link) {
             let Some(&(pipe, end)) = self.hosts[host].links.get(&link) else {
                 continue;
             };
@@ -66,16 +66,23 @@ impl Cluster {
                 continue;
             }
             // Split anywhere: frames do not arrive whole.
-            let mut rest = self.meddle(pipe, to, bytes);
+            let mut rest = match stream {
+                StreamIndex::CONTROL => self.meddle(pipe, to, bytes),
+                _ => bytes,
+            };
             while !rest.is_empty() {
                 let len = 1 + self.rng.below(rest.len() as u64) as usize;
-                let at = (self.now + self.delay()).max(self.pipes[pipe].arrives[to]);
-                self.pipes[pipe].arrives[to] = at;
+                // Streams do not wait for one another.
+                let at = self.now + self.delay();
+                let arrives = self.pipes[pipe].arrives[to].entry(stream).or_default();
+                *arrives = at.max(*arrives);
+                let at = *arrives;
                 let bytes = rest.split_to(len);
                 self.schedule(
                     at,
                     Event::Bytes {
                         pipe,
+                        stream,
                         end: to,
                         bytes,
                     },
@@ -121,11 +128,13 @@ impl Cluster {
     }
 
     pub(super) fn close(&mut self, host: usize, link: LinkId) {
-        self.hosts[host].bufs.remove(&link);
+        self.hosts[host].bufs.retain(|(of, _), _| *of != link);
         if let Some((pipe, end)) = self.hosts[host].links.remove(&link) {
             self.pipes[pipe].ends[end].1 = None;
             let to = 1 - end;
-            let at = (self.now + self.delay()).max(self.pipes[pipe].arrives[to]);
+            let last = self.pipes[pipe].arrives[to].values().max();
+            let last = last.copied().unwrap_or(0);
+            let at = (self.now + self.delay()).max(last);
             self.schedule(at, Event::Closed { pipe, end: to });
         }
     }
@@ -144,15 +153,20 @@ impl Cluster {
             self.hosts[host].node.handle_dial_failed(now, dial);
             return self.pump(host);
         };
-        let Ok(ours) = self.hosts[host].node.handle_dialed(now, dial, None) else {
-            return;
-        };
+        let streams = if self.streams { 1 + self.lanes } else { 1 };
+        let ours = self.hosts[host]
+            .node
+            .handle_dialed(now, dial, streams, None);
+        let Ok(ours) = ours else { return };
         let then = self.local(to);
-        let theirs = self.hosts[to].node.handle_accepted(then, None).ok();
+        let theirs = self.hosts[to]
+            .node
+            .handle_accepted(then, streams, None)
+            .ok();
         let pipe = self.pipes.len();
         self.pipes.push(Pipe {
             ends: [(host, Some(ours)), (to, theirs)],
-            arrives: [0; 2],
+            arrives: Default::default(),
             open: true,
         });
         self.hosts[host].links.insert(ours, (pipe, 0));
@@ -166,14 +180,14 @@ impl Cluster {
         self.pump(to);
     }
 
-    pub(super) fn read(&mut self, host: usize, link: LinkId) {
+    pub(super) fn read(&mut self, host: usize, link: LinkId, stream: StreamIndex) {
         let now = self.local(host);
         loop {
-            let Some(mut buf) = self.hosts[host].bufs.remove(&link) else {
+            let Some(mut buf) = self.hosts[host].bufs.remove(&(link, stream)) else {
                 return;
             };
-            let read = self.hosts[host].node.read(now, link, &mut buf);
-            self.hosts[host].bufs.insert(link, buf);
+            let read = self.hosts[host].node.read(now, link, stream, &mut buf);
+            self.hosts[host].bufs.insert((link, stream), buf);
             match read {
                 Ok(None) => return,
                 Ok(Some(Delivery::Message {
