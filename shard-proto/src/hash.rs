@@ -32,7 +32,7 @@ const fn fnv1a_64(bytes: &[u8]) -> u64 {
 }
 
 /// FNV-1a 64 and [`mix`] behind it: steps 1 and 2 of the default algorithm.
-const fn hash64(bytes: &[u8]) -> u64 {
+pub(crate) const fn hash64(bytes: &[u8]) -> u64 {
     mix(fnv1a_64(bytes))
 }
 
@@ -216,6 +216,12 @@ impl SplitMix64 {
         Self { state: seed }
     }
 
+    /// The seed with which another generator goes on where this one is.
+    #[must_use]
+    pub const fn state(&self) -> u64 {
+        self.state
+    }
+
     /// The next 64 bits.
     pub const fn next_u64(&mut self) -> u64 {
         let output = mix(self.state);
@@ -230,15 +236,33 @@ impl SplitMix64 {
         if n <= 1 {
             return 0;
         }
-        // 2^64 mod n.
-        let Some(reject) = n.wrapping_neg().checked_rem(n) else {
-            return 0;
-        };
         loop {
             let draw = self.next_u64();
-            if draw.wrapping_mul(n) >= reject {
-                return high_word(draw, n);
+            let low = draw.wrapping_mul(n);
+            // Draws again below 2^64 mod n, which is below n: hardly any draw needs the division.
+            if low < n {
+                let Some(reject) = n.wrapping_neg().checked_rem(n) else {
+                    return 0;
+                };
+                if low < reject {
+                    continue;
+                }
             }
+            return high_word(draw, n);
         }
+    }
+
+    /// Two different numbers below `n`, in the order of drawing; both 0, without a draw, if there are no two.
+    ///
+    /// What the power of two choices draws. One draw for `n` of 2, otherwise two.
+    pub const fn two(&mut self, n: u64) -> (u64, u64) {
+        if n <= 1 {
+            return (0, 0);
+        }
+        let first = self.below(n);
+        let second = self.below(n.saturating_sub(1));
+        // Past the first: all others are equally likely.
+        let past = if second >= first { 1 } else { 0 };
+        (first, second.saturating_add(past))
     }
 }

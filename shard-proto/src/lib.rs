@@ -3,7 +3,8 @@
 //!
 //! Entities of a type are grouped into shards. A [`region`] on each node routes messages to the homes of shards and
 //! hosts the shards that live there; a [`coordinator`] on the leading node decides where a shard lives, by an
-//! [`allocation`] strategy; [`leadership`] decides which node leads, and until when a node may serve.
+//! [`allocation`] strategy; [`leadership`] decides which node leads, and until when a node may serve. For services that
+//! many nodes provide equally, [`balance`] decides which of them a client calls, and when it may call another.
 //!
 //! All of them are state machines without I/O, clock, threads or randomness. Whoever embeds them
 //!
@@ -158,6 +159,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod allocation;
+pub mod balance;
 pub mod coordinator;
 #[cfg(feature = "alloc")]
 pub mod entity;
