@@ -14,6 +14,7 @@ use crate::{
     failure::{self, Failure, say},
     fleet::node_name,
     input::{Columns, FLIGHTS},
+    runtimes::Runtimes,
     shape::Shape,
 };
 
@@ -101,6 +102,9 @@ pub struct Cluster {
     /// it goes on; or in memory, to be added up at the end
     #[arg(long, value_enum, default_value_t)]
     pub store: Storing,
+    /// What the nodes run on. A database needs tokio
+    #[arg(long, value_enum, default_value_t)]
+    pub runtime: Runtimes,
     /// The database, for example postgres://user:password@localhost/name; needs --store postgres
     #[arg(long, value_name = "URL", required_if_eq("store", "postgres"))]
     pub postgres_url: Option<String>,
@@ -190,6 +194,9 @@ impl Cluster {
     pub fn check(&self) -> Result<(), Failure> {
         if self.postgres_url.is_some() && self.store != Storing::Postgres {
             return Err(Failure::usage("--postgres-url needs --store postgres"));
+        }
+        if self.store == Storing::Postgres && self.runtime != Runtimes::Tokio {
+            return Err(Failure::usage("--store postgres needs --runtime tokio"));
         }
         Ok(())
     }

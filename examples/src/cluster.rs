@@ -99,7 +99,8 @@ impl Job<'_> {
         progress.say("starting nodes");
         let failures = self.plan.failures();
         let shape = options.shape();
-        let mut fleet = Fleet::<E>::start(shape, options.nodes, self.shelf, keeping).await?;
+        let mut fleet =
+            Fleet::<E>::start(shape, options.runtime, options.nodes, self.shelf, keeping).await?;
         let feed = Feed::new(
             input,
             fleet.ledgers(),

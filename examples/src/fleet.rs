@@ -12,6 +12,7 @@ use crate::{
     ledger::{Accounts, Place, Shelf},
     map::MapWatch,
     process::{Child, Hosts, Orders, within},
+    runtimes::{On, Runtimes},
     service::{Outage, Prober},
     shape::Shape,
 };
@@ -42,6 +43,7 @@ impl Keeping {
 pub struct Fleet<'a, E: Accounts> {
     shelf: &'a Shelf,
     shape: Shape,
+    runtimes: Runtimes,
     keeping: Keeping,
     children: Vec<Child>,
     /// How many processes were started again.
@@ -68,6 +70,7 @@ impl<'a, E: Accounts> Fleet<'a, E> {
     /// One of them does not start.
     pub async fn start(
         shape: Shape,
+        runtimes: Runtimes,
         nodes: u16,
         shelf: &'a Shelf,
         keeping: Keeping,
@@ -75,7 +78,9 @@ impl<'a, E: Accounts> Fleet<'a, E> {
         let mut children: Vec<Child> = Vec::new();
         for number in 0..nodes {
             let seeds = addresses(&children);
-            let orders = orders(&shape, shelf, &keeping, &node_name(number), seeds, 0);
+            let name = node_name(number);
+            let on = runtimes.of(&name);
+            let orders = orders(&shape, on, shelf, &keeping, &name, seeds, 0);
             let mut child = Child::spawn(&orders)?;
             // The others need the address of the first one; after that they can start together.
             if number == 0 {
@@ -112,6 +117,7 @@ impl<'a, E: Accounts> Fleet<'a, E> {
         Ok(Self {
             shelf,
             shape,
+            runtimes,
             keeping,
             children,
             restarts: 0,
@@ -214,6 +220,7 @@ impl<'a, E: Accounts> Fleet<'a, E> {
         let seeds = addresses(others);
         Child::spawn(&orders(
             &self.shape,
+            self.runtimes.of(name),
             self.shelf,
             &self.keeping,
             name,
@@ -401,6 +408,7 @@ fn addresses<'c>(children: impl IntoIterator<Item = &'c Child>) -> Vec<String> {
 
 fn orders(
     shape: &Shape,
+    on: On,
     shelf: &Shelf,
     keeping: &Keeping,
     name: &str,
@@ -425,5 +433,6 @@ fn orders(
         shape: shape.clone(),
         at: None,
         hosts,
+        on,
     }
 }

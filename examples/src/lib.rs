@@ -2,7 +2,8 @@
 //!
 //! - `cluster`: the main job: flight records, accounted for by sharded entities while nodes join, leave and fail.
 //! - `takeover`: how long shards are without service when their node hangs, over many runs.
-//! - `node` and `send`: the same node as a program of its own, and a client that talks to it.
+//! - `node` and `send`: the same node as a program of its own, and a client that talks to it; `asyncstd_node` is the same
+//!   on async-std.
 //! - `threads`: such a node without an async runtime: the core on std threads and blocking sockets.
 //! - `in_memory`: two regions and a coordinator without any I/O, printed step by step.
 //! - `mutants`: deliberate faults of the protocol, planted in a copy: the simulator must find each.
@@ -28,10 +29,12 @@ pub mod map;
 pub mod mutants;
 pub mod process;
 pub mod progress;
+pub mod runtimes;
 pub mod service;
 pub mod shape;
 pub mod stop;
 pub mod takeover;
+pub mod terminal;
 pub mod totals;
 pub mod verdict;
 pub mod visitor;

@@ -10,7 +10,7 @@ pub use child::{Child, Events};
 pub use member::{orders, run_here};
 use serde::{Deserialize, Serialize};
 
-use crate::{failure::Failure, ledger::Place, shape::Shape};
+use crate::{failure::Failure, ledger::Place, runtimes::On, shape::Shape};
 
 /// How long a node may take to start, to join or to stop.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -32,6 +32,8 @@ pub struct Orders {
     pub at: Option<(String, String)>,
     /// What it hosts.
     pub hosts: Hosts,
+    /// What it runs on.
+    pub on: On,
 }
 
 /// What a node process hosts.

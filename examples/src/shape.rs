@@ -3,7 +3,8 @@
 use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use shard_tokio::{Node, NodeBuilder, Ownership, Preset};
+use shard_adapter::runtime::Runtime;
+use shard_tokio::{NodeBuilder, Ownership, Preset};
 
 /// What all nodes of a cluster agree on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,10 +37,20 @@ impl Shape {
         }
     }
 
-    /// Sets up a node on this machine. One without seeds is the first one.
+    /// Sets up a node on this machine, on tokio. One without seeds is the first one.
     #[must_use]
     pub fn node(&self, name: &str, seeds: Vec<String>) -> NodeBuilder {
-        let node = Node::builder(name)
+        self.node_on(name, seeds)
+    }
+
+    /// The same on any runtime.
+    #[must_use]
+    pub fn node_on<R: Runtime>(
+        &self,
+        name: &str,
+        seeds: Vec<String>,
+    ) -> shard_adapter::NodeBuilder<R> {
+        let node = shard_adapter::Node::<R>::builder(name)
             .listen("127.0.0.1:0")
             .bootstrap(seeds.is_empty())
             .seeds(seeds)

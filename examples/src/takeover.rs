@@ -12,6 +12,7 @@ use crate::{
     fleet::{Fleet, Keeping, node_name},
     ledger::{Ledger, Shelf},
     progress::Progress,
+    runtimes::Runtimes,
     service::BUSY,
     shape::Shape,
     stop,
@@ -37,7 +38,8 @@ async fn run(options: &Takeover) -> Result<ExitCode, Failure> {
     let progress = Progress::new(2 * u64::from(options.runs.get()));
     progress.say("starting nodes");
     let keeping = Keeping::Books { each_row: false };
-    let mut fleet = Fleet::<Ledger>::start(shape.clone(), NODES, &shelf, keeping).await?;
+    let mut fleet =
+        Fleet::<Ledger>::start(shape.clone(), Runtimes::Tokio, NODES, &shelf, keeping).await?;
     let prober = fleet.probe().await?;
     let mut report = Report {
         other: Vec::new(),

@@ -61,6 +61,14 @@ fn nodes_fail_while_it_works_and_entities_recover() {
     }
 }
 
+/// The same on tokio, async-std and smol, a node each; the fourth is on tokio again.
+#[cfg(unix)]
+#[test]
+fn nodes_of_all_runtimes_are_one_cluster() {
+    let json = fail(&["--runtime", "mixed"]);
+    assert_eq!(json["journal"]["events"], json["processed"], "{json}");
+}
+
 /// The same without a store: what the entities did is added up.
 #[cfg(unix)]
 #[test]
@@ -71,16 +79,20 @@ fn nodes_fail_while_it_works_and_entities_begin_anew() {
 
 #[cfg(unix)]
 fn nodes_fail(store: &str) -> Value {
-    let json = job(&[
-        "--store",
-        store,
+    fail(&["--store", store])
+}
+
+#[cfg(unix)]
+fn fail(options: &[&str]) -> Value {
+    let failures = [
         "--shards",
         "32",
         "--kill-at",
         "10000",
         "--freeze-at",
         "14000:other",
-    ]);
+    ];
+    let json = job(&[&failures, options].concat());
     for key in [
         "duplicated",
         "reordered",

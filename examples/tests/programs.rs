@@ -46,6 +46,24 @@ fn nodes_answer_and_hand_their_shards_over_when_told_to_stop() {
     assert!(second.process.wait().unwrap().success());
 }
 
+/// The other one runs on async-std.
+#[test]
+fn a_node_on_another_runtime_takes_over_and_leaves() {
+    let mut first = Node::start("a", &[], &TRUST);
+    let program = env!("CARGO_BIN_EXE_asyncstd_node");
+    let seeds = [&*first.address];
+    let mut second = Node::run(program, "b", "127.0.0.1:0", &seeds, &TRUST);
+    second.takes_part();
+    first.signal("INT");
+    first.line_with("a has left");
+    assert!(first.process.wait().unwrap().success());
+    let heard = send(&second, &["user-42"]);
+    assert!(heard.starts_with("user-42 on b "), "{heard}");
+    second.signal("TERM");
+    second.line_with("b has left");
+    assert!(second.process.wait().unwrap().success());
+}
+
 /// Two of three voters are a majority; one is not, but ends when it is told to.
 #[test]
 fn a_voter_that_cannot_be_done_without_ends_when_it_is_told_to() {

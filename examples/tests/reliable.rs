@@ -118,6 +118,7 @@ impl World {
             let listen = free_address();
             let advertise = net.relay(name, listen.clone()).await;
             orders.push(Orders {
+                on: examples::runtimes::On::Tokio,
                 name: name.to_owned(),
                 seeds: addresses.clone(),
                 shape: shape.clone(),

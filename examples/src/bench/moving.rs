@@ -18,6 +18,7 @@ use crate::{
     map::MapWatch,
     process::{Child, Hosts, Orders, within},
     progress::Progress,
+    runtimes::On,
     shape::Shape,
     verdict::Verdict,
 };
@@ -65,6 +66,7 @@ async fn moving(rounds: u32) -> Result<Vec<Figure>, Failure> {
                 book: shelf.book(name),
                 each_row: false,
             },
+            on: On::Tokio,
         })
     };
 

@@ -12,6 +12,7 @@ use crate::{
     floor::{per_second, timed_async},
     latency::Latency,
     process::{Child, Hosts, Orders, within},
+    runtimes::On,
     shape::Shape,
 };
 
@@ -42,6 +43,7 @@ impl Pair {
             shape: Shape::trusting(SHARDS),
             at: None,
             hosts: Hosts::Echoes { max_entities },
+            on: On::Tokio,
         })?;
         other.ready().await?;
         let seeds = other.address().map(str::to_owned);

@@ -48,6 +48,17 @@ fn an_url_needs_a_database() {
 }
 
 #[test]
+fn a_database_needs_tokio() {
+    let database = "--store postgres --postgres-url postgres://here/db";
+    for runtime in ["async-std", "smol", "mixed"] {
+        let cluster = cluster(&format!("{database} --runtime {runtime}")).unwrap();
+        let error = cluster.check().unwrap_err();
+        assert_eq!(error.code(), 2);
+        assert_eq!(error.to_string(), "--store postgres needs --runtime tokio");
+    }
+}
+
+#[test]
 fn an_unknown_option_says_where_the_known_ones_are() {
     let error = cluster("--nonsense").unwrap_err();
     assert!(error.ends_with("'--nonsense' found; try --help"), "{error}");

@@ -7,7 +7,9 @@ use std::{
     thread,
 };
 
-use shard_tokio::{Entity, EntityTypeBuilder, Node};
+use shard_adapter::{Entity, EntityTypeBuilder, Node, runtime::Runtime};
+use shard_asyncstd::{AsyncStd, smol::Smol};
+use shard_tokio::Tokio;
 use tokio::sync::mpsc;
 
 use super::{Event, Hosts, LEAVE, MEMBER, Orders};
@@ -15,6 +17,7 @@ use crate::{
     echo::Echo,
     failure::Failure,
     ledger::{Book, DurableLedger, Ledger},
+    runtimes::On,
 };
 
 /// The orders on the command line, if this is a node process.
@@ -32,14 +35,18 @@ pub fn orders() -> Option<Result<Orders, Failure>> {
 /// # Errors
 /// It cannot start.
 pub fn run_here(orders: Orders) -> Result<ExitCode, Failure> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?
-        .block_on(run(orders))
+    match orders.on {
+        On::Tokio => tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?
+            .block_on(run::<Tokio>(orders)),
+        On::AsyncStd => async_std::task::block_on(run::<AsyncStd>(orders)),
+        On::Smol => smol::block_on(run::<Smol>(orders)),
+    }
 }
 
 /// Is a node until told to leave or to stop.
-async fn run(orders: Orders) -> Result<ExitCode, Failure> {
+async fn run<R: Runtime>(orders: Orders) -> Result<ExitCode, Failure> {
     crate::log::if_asked();
     let Orders {
         name,
@@ -47,8 +54,9 @@ async fn run(orders: Orders) -> Result<ExitCode, Failure> {
         shape,
         at,
         hosts,
+        on: _,
     } = orders;
-    let mut node = shape.node(&name, seeds);
+    let mut node = shape.node_on::<R>(&name, seeds);
     if let Some((listen, advertise)) = at {
         node = node.listen(listen).advertise(advertise);
     }
@@ -76,8 +84,8 @@ async fn run(orders: Orders) -> Result<ExitCode, Failure> {
     }
 }
 
-async fn serve<E: Entity>(
-    node: &Node,
+async fn serve<R, E: Entity>(
+    node: &Node<R>,
     entities: EntityTypeBuilder<E>,
 ) -> Result<ExitCode, Failure> {
     let entities = entities.start().await.map_err(Failure::run)?;

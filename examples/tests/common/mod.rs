@@ -25,7 +25,12 @@ impl Node {
 
     /// Starts one and waits until it listens.
     pub fn spawn(name: &str, listen: &str, seeds: &[&str], options: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_node"));
+        Self::run(env!("CARGO_BIN_EXE_node"), name, listen, seeds, options)
+    }
+
+    /// The same with another program.
+    pub fn run(program: &str, name: &str, listen: &str, seeds: &[&str], options: &[&str]) -> Self {
+        let mut command = Command::new(program);
         command.args(["--name", name, "--listen", listen]);
         for seed in seeds {
             command.args(["--seed", seed]);

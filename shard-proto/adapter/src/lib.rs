@@ -1,5 +1,6 @@
 //! What the adapters of [`shard_proto`] share. **Not used directly**: an application depends on an adapter,
-//! `shard-tokio`, whose documentation begins with an example and which has every name of this crate.
+//! `shard-tokio` or `shard-asyncstd`, whose documentation begins with an example and which has every name of this crate.
+//! The examples here are those of `shard-tokio`; on other runtimes they need but another `use`.
 //!
 //! An adapter is this crate and a [`Runtime`](runtime::Runtime), and whatever else only one runtime has. Here are the
 //! driver, which owns the protocol, the entities as tasks, and the stores and transports that ask for no runtime.
