@@ -112,6 +112,8 @@ pub struct Candidates<'a> {
     nodes: &'a [Candidate],
     /// Which of them; all if `None`.
     eligible: Option<&'a [u16]>,
+    /// The hashes of all that are eligible, if somebody has put them side by side.
+    hashes: Option<&'a [u64]>,
     generation: u64,
 }
 
@@ -122,6 +124,7 @@ impl<'a> Candidates<'a> {
         Self {
             nodes,
             eligible: None,
+            hashes: None,
             generation: 0,
         }
     }
@@ -131,11 +134,13 @@ impl<'a> Candidates<'a> {
     pub(super) const fn some(
         nodes: &'a [Candidate],
         eligible: Option<&'a [u16]>,
+        hashes: Option<&'a [u64]>,
         generation: u64,
     ) -> Self {
         Self {
             nodes,
             eligible,
+            hashes,
             generation,
         }
     }
@@ -189,7 +194,15 @@ impl<'a> Candidates<'a> {
             .chain(some.filter_map(|at| nodes.get(usize::from(*at))))
     }
 
-    /// The first of those with the highest score. O(n), without a branch per candidate.
+    /// The first of those whose [`hash`](Candidate::hash) has the highest score. O(n).
+    pub(super) fn highest_hash(&self, score: impl Fn(u64) -> u64) -> Option<usize> {
+        match self.hashes {
+            Some(hashes) => highest(hashes, |hash| score(*hash)),
+            None => self.highest(|candidate| score(candidate.hash)),
+        }
+    }
+
+    /// The first of those with the highest score. O(n).
     pub(super) fn highest(&self, score: impl Fn(&Candidate) -> u64) -> Option<usize> {
         match self.eligible {
             None => highest(self.nodes, score),

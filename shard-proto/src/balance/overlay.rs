@@ -2,7 +2,11 @@
 
 use core::time::Duration;
 
-use super::{Candidate, Failure, Latency, NodeRef, Provider, StubConfig, storage::OverlayStorage};
+use super::{
+    Candidate, Candidates, Failure, Latency, NodeRef, Preference, Provider, StubConfig,
+    select::{Selection, select},
+    storage::{OverlayStorage, OverlayTables},
+};
 use crate::{Instant, micros};
 
 /// What this client believes of a node besides what policies see: until when it is suspected and ejected.
@@ -85,7 +89,7 @@ impl<O: OverlayStorage> Overlay<O> {
     pub(super) fn capacity(&mut self) -> usize {
         let tables = self.slots.tables();
         let slots = tables.candidates.len().min(tables.beliefs.len());
-        slots.min(tables.eligible.len())
+        slots.min(tables.eligible.len()).min(tables.hashes.len())
     }
 
     /// What policies see of each member, eligible or not.
@@ -102,12 +106,39 @@ impl<O: OverlayStorage> Overlay<O> {
         beliefs.get(..self.count).unwrap_or(beliefs)
     }
 
-    pub(super) fn storage(&mut self) -> &mut O {
-        &mut self.slots
+    /// Lists who is eligible.
+    pub(super) fn select(
+        &mut self,
+        now: Instant,
+        members: &[Provider],
+        tried: &[NodeRef],
+        preference: &Preference,
+    ) -> Selection {
+        let OverlayTables {
+            candidates,
+            beliefs,
+            eligible,
+            hashes,
+        } = self.slots.tables();
+        let selection = select(now, members, beliefs, tried, preference, eligible);
+        for (hash, at) in hashes.iter_mut().zip(eligible).take(selection.count) {
+            *hash = candidates.get(usize::from(*at)).map_or(0, Candidate::hash);
+        }
+        selection
     }
 
-    pub(super) fn eligible(&self, count: usize) -> &[u16] {
-        self.slots.eligible().get(..count).unwrap_or(&[])
+    /// Those that were listed last.
+    pub(super) fn listed(&self, selection: Selection, generation: u64) -> Candidates<'_> {
+        let nodes = self.candidates();
+        // Everybody is: no need to go by the list.
+        let all = selection.count == nodes.len();
+        let list = self.slots.eligible().get(..selection.count);
+        Candidates::some(
+            nodes,
+            list.filter(|_| !all),
+            self.slots.hashes().get(..selection.count),
+            generation,
+        )
     }
 
     /// Brings the slots in line with a view that has no more members than there are slots. O(n).

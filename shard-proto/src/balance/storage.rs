@@ -12,6 +12,8 @@ pub struct OverlayTables<'a> {
     pub beliefs: &'a mut [Belief],
     /// Which are eligible, as many as members.
     pub eligible: &'a mut [u16],
+    /// The hashes of those, side by side: what [`Rendezvous`](super::Rendezvous) reads.
+    pub hashes: &'a mut [u64],
 }
 
 impl<'a> OverlayTables<'a> {
@@ -20,11 +22,13 @@ impl<'a> OverlayTables<'a> {
         candidates: &'a mut [Candidate],
         beliefs: &'a mut [Belief],
         eligible: &'a mut [u16],
+        hashes: &'a mut [u64],
     ) -> Self {
         Self {
             candidates,
             beliefs,
             eligible,
+            hashes,
         }
     }
 }
@@ -39,6 +43,8 @@ pub trait OverlayStorage {
     fn beliefs(&self) -> &[Belief];
     /// Which are eligible.
     fn eligible(&self) -> &[u16];
+    /// The hashes of those.
+    fn hashes(&self) -> &[u64];
 }
 
 impl<O: OverlayStorage + ?Sized> OverlayStorage for &mut O {
@@ -57,6 +63,10 @@ impl<O: OverlayStorage + ?Sized> OverlayStorage for &mut O {
     fn eligible(&self) -> &[u16] {
         (**self).eligible()
     }
+
+    fn hashes(&self) -> &[u64] {
+        (**self).hashes()
+    }
 }
 
 /// Implements the trait for a struct whose fields have the names of the tables.
@@ -64,7 +74,7 @@ macro_rules! overlay_storage {
     ([$($generics:tt)*] $name:ty) => {
         impl<$($generics)*> OverlayStorage for $name {
             fn tables(&mut self) -> OverlayTables<'_> {
-                OverlayTables::new(&mut self.candidates, &mut self.beliefs, &mut self.eligible)
+                OverlayTables::new(&mut self.candidates, &mut self.beliefs, &mut self.eligible, &mut self.hashes)
             }
 
             fn candidates(&self) -> &[Candidate] {
@@ -78,6 +88,10 @@ macro_rules! overlay_storage {
             fn eligible(&self) -> &[u16] {
                 &self.eligible
             }
+
+            fn hashes(&self) -> &[u64] {
+                &self.hashes
+            }
         }
     };
 }
@@ -88,6 +102,7 @@ pub struct OverlayArray<const NODES: usize> {
     candidates: [Candidate; NODES],
     beliefs: [Belief; NODES],
     eligible: [u16; NODES],
+    hashes: [u64; NODES],
 }
 
 impl<const NODES: usize> OverlayArray<NODES> {
@@ -98,6 +113,7 @@ impl<const NODES: usize> OverlayArray<NODES> {
             candidates: [Candidate::EMPTY; NODES],
             beliefs: [Belief::EMPTY; NODES],
             eligible: [0; NODES],
+            hashes: [0; NODES],
         }
     }
 }
@@ -116,6 +132,7 @@ pub struct OverlaySlices<'a> {
     candidates: &'a mut [Candidate],
     beliefs: &'a mut [Belief],
     eligible: &'a mut [u16],
+    hashes: &'a mut [u64],
 }
 
 impl<'a> OverlaySlices<'a> {
@@ -125,18 +142,20 @@ impl<'a> OverlaySlices<'a> {
         candidates: &'a mut [Candidate],
         beliefs: &'a mut [Belief],
         eligible: &'a mut [u16],
+        hashes: &'a mut [u64],
     ) -> Self {
         Self {
             candidates,
             beliefs,
             eligible,
+            hashes,
         }
     }
 }
 
 impl OverlayStorage for OverlaySlices<'_> {
     fn tables(&mut self) -> OverlayTables<'_> {
-        OverlayTables::new(self.candidates, self.beliefs, self.eligible)
+        OverlayTables::new(self.candidates, self.beliefs, self.eligible, self.hashes)
     }
 
     fn candidates(&self) -> &[Candidate] {
@@ -150,6 +169,10 @@ impl OverlayStorage for OverlaySlices<'_> {
     fn eligible(&self) -> &[u16] {
         self.eligible
     }
+
+    fn hashes(&self) -> &[u64] {
+        self.hashes
+    }
 }
 
 /// Tables on the heap, sized once.
@@ -159,6 +182,7 @@ pub struct OverlayHeap {
     candidates: alloc::boxed::Box<[Candidate]>,
     beliefs: alloc::boxed::Box<[Belief]>,
     eligible: alloc::boxed::Box<[u16]>,
+    hashes: alloc::boxed::Box<[u64]>,
 }
 
 #[cfg(feature = "alloc")]
@@ -171,6 +195,7 @@ impl OverlayHeap {
             candidates: alloc::vec![Candidate::EMPTY; nodes].into_boxed_slice(),
             beliefs: alloc::vec![Belief::EMPTY; nodes].into_boxed_slice(),
             eligible: alloc::vec![0; nodes].into_boxed_slice(),
+            hashes: alloc::vec![0; nodes].into_boxed_slice(),
         }
     }
 }

@@ -2,11 +2,11 @@
 
 use super::{
     Budget, Call, Candidates, Failure, LoadBalancePolicy, NodeRef, Outcome, Overlay, PickContext,
-    Provider, RetryBudget, Source, SplitMix64, StubConfig, StubConfigError, StubStorage, View,
-    ViewError, ViewUpdate,
+    RetryBudget, Source, SplitMix64, StubConfig, StubConfigError, StubStorage, View, ViewError,
+    ViewUpdate,
     overlay::{Change, Flight},
     refresh::Refresh,
-    select::{Selection, select},
+    select::Selection,
 };
 use crate::Instant;
 
@@ -240,16 +240,9 @@ impl<P: LoadBalancePolicy, S: StubStorage, B: Budget> Stub<P, S, B> {
         {
             return selection;
         }
-        let members: &[Provider] = self.view.members();
-        let tables = super::OverlayStorage::tables(self.overlay.storage());
-        let selection = select(
-            now,
-            members,
-            tables.beliefs,
-            tried,
-            &self.config.preference,
-            tables.eligible,
-        );
+        let preference = &self.config.preference;
+        let members = self.view.members();
+        let selection = self.overlay.select(now, members, tried, preference);
         self.generation = self.generation.wrapping_add(1).max(1);
         self.selected = tried.is_empty().then_some(selection);
         if selection.panic {
@@ -259,11 +252,7 @@ impl<P: LoadBalancePolicy, S: StubStorage, B: Budget> Stub<P, S, B> {
     }
 
     fn listed(&self, selection: Selection) -> Candidates<'_> {
-        let nodes = self.overlay.candidates();
-        // Everybody is: no need to go by the list.
-        let all = selection.count == nodes.len();
-        let list = (!all).then(|| self.overlay.eligible(selection.count));
-        Candidates::some(nodes, list, self.generation)
+        self.overlay.listed(selection, self.generation)
     }
 
     pub(super) fn pick(&mut self, now: Instant, call: &Call, tried: &[NodeRef]) -> Pick {
@@ -275,10 +264,7 @@ impl<P: LoadBalancePolicy, S: StubStorage, B: Budget> Stub<P, S, B> {
         if selection.panic {
             self.refresh.hurry(now);
         }
-        let nodes = self.overlay.candidates();
-        let all = selection.count == nodes.len();
-        let list = (!all).then(|| self.overlay.eligible(selection.count));
-        let candidates = Candidates::some(nodes, list, self.generation);
+        let candidates = self.overlay.listed(selection, self.generation);
         let cx = PickContext::new(now, candidates)
             .with_key(call.key)
             .with_hint(call.hint);

@@ -54,9 +54,7 @@ impl LoadBalancePolicy for Rendezvous {
         };
         let key = mix(key);
         let Some(percent) = self.load_bound else {
-            return cx
-                .candidates
-                .highest(|candidate| score(key, candidate.hash()));
+            return cx.candidates.highest_hash(|hash| score(key, hash));
         };
         let all = cx.candidates.iter();
         let calls = all.fold(1_u64, |sum, candidate| {

@@ -339,8 +339,8 @@ fn settings_that_contradict_themselves_are_refused() {
     assert_eq!(nobody.err(), Some(StubConfigError::Capacity(0)));
     let mut members = [Provider::EMPTY; 3];
     let (mut seen, mut believed) = ([Candidate::EMPTY; 3], [Belief::EMPTY; 3]);
-    let mut eligible = [0; 2];
-    let overlay = OverlaySlices::new(&mut seen, &mut believed, &mut eligible);
+    let (mut eligible, mut hashes) = ([0; 2], [0; 3]);
+    let overlay = OverlaySlices::new(&mut seen, &mut believed, &mut eligible, &mut hashes);
     let storage = StubSlices::new(&mut members, overlay);
     let short = Stub::new(StubConfig::new(), RoundRobin::new(), storage, 1);
     let expected = StubConfigError::Overlay {

@@ -265,3 +265,31 @@ fn two_draws_at_most_what_it_needs() {
     assert_eq!(seen.into_iter().collect::<Vec<_>>(), [(0, 1), (1, 0)]);
     assert_eq!(draws(5, rng.state()), 20);
 }
+
+#[test]
+fn rendezvous_in_a_stub_is_that_of_the_candidates() {
+    let mut stub = stub(StubConfig::new(), RoundRobin::new(), "A B C D E F G");
+    for suspected in ["", "C", "G"] {
+        if !suspected.is_empty() {
+            let call = Call::new(at(99)).with_bound(node(suspected));
+            let (_, result) = run(&mut stub, at(1), call, |_| Err(Failure::reset()));
+            result.unwrap_err();
+        }
+        let candidates = stub.candidates(at(1));
+        let list: Vec<_> = candidates.iter().copied().collect();
+        for key in 0..500 {
+            let cx = PickContext::new(at(1), candidates).with_key(Some(key));
+            let picked = Rendezvous::new().pick(&cx, &mut SplitMix64::new(1));
+            assert_eq!(
+                list[picked.unwrap()].node,
+                home(&list, key, Rendezvous::new())
+            );
+            // The formula of the documentation.
+            let score = |c: &&Candidate| {
+                (mix(key) ^ mix(c.node.node.0)).wrapping_mul(0x94D0_49BB_1331_11EB)
+            };
+            let best = list.iter().max_by_key(score).unwrap();
+            assert_eq!(best.node, home(&list, key, Rendezvous::new()));
+        }
+    }
+}
