@@ -341,6 +341,32 @@ pub struct Threads {
     pub voters: Vec<String>,
 }
 
+/// The node without an allocator of `examples/no_alloc`, in a cluster of tokio nodes that list each other as seeds.
+///
+/// It begins as a proxy. Lines on stdin: `ENTITY TEXT` asks an entity, `host` begins to host shards, `leave` hands them off
+/// and leaves.
+#[derive(Clone, Debug, Parser)]
+#[command(version)]
+pub struct Device {
+    /// The node's name; unique in the cluster
+    #[arg(long)]
+    pub name: String,
+    /// The address of another node; one for each of them
+    #[arg(long, value_name = "ADDRESS", required = true)]
+    pub seed: Vec<String>,
+    /// How many shards; the same on all nodes
+    #[arg(long, default_value = "6", value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub shards: u32,
+    /// Names of the 1, 3 or 5 nodes that vote, the same everywhere
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        default_value = "a,b,c"
+    )]
+    pub voters: Vec<String>,
+}
+
 /// Sends a message to an entity and prints the answer.
 #[derive(Clone, Debug, Parser)]
 #[command(version, after_help = NODES)]

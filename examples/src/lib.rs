@@ -5,6 +5,7 @@
 //! - `node` and `send`: the same node as a program of its own, and a client that talks to it; `asyncstd_node` is the same
 //!   on async-std.
 //! - `threads`: such a node without an async runtime: the core on std threads and blocking sockets.
+//! - `device`: a node without an allocator, as on a microcontroller (`no_alloc` beside this crate has it), on TCP.
 //! - `in_memory`: two regions and a coordinator without any I/O, printed step by step.
 //! - `mutants`: deliberate faults of the protocol, planted in a copy: the simulator must find each.
 //! - `bench`: what this machine can do, and what the sharded entities make of it.

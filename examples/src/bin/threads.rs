@@ -114,11 +114,9 @@ impl Driver {
     fn input(&mut self, input: Input) {
         let now = self.now;
         match input {
-            Input::Accepted(stream) => {
-                self.connect(|core| core.handle_accepted(now, 1, None), stream)
-            }
+            Input::Accepted(stream) => self.connect(|it| it.handle_accepted(now, 1, None), stream),
             Input::Dialed(dial, Ok(stream)) => {
-                self.connect(|core| core.handle_dialed(now, dial, 1, None), stream);
+                self.connect(|it| it.handle_dialed(now, dial, 1, None), stream);
             }
             Input::Dialed(dial, Err(_)) => self.core.handle_dial_failed(now, dial),
             Input::Read(link, bytes) => self.read(link, &bytes),
@@ -164,8 +162,7 @@ impl Driver {
         let mut unread = mem::take(unread);
         unread.extend_from_slice(bytes);
         loop {
-            let read = self.core
-                .read(self.now, link, StreamIndex::CONTROL, &mut unread);
+            let read = self.core.read(self.now, link, StreamIndex::CONTROL, &mut unread);
             // What waited in the core for an entity is older than what arrives for it now.
             self.commands();
             match read {
