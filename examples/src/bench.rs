@@ -47,6 +47,20 @@ pub const ROWS: &[Row] = &[
     )
     .with_target("remote_ask_128_per_s", 5e5),
     row(
+        "tls_ask_128",
+        "ask, other process, 128 in flight, TLS",
+        tcp::ask_128,
+        remote::tls_ask_128,
+    )
+    .with_target("tls_ask_128_per_s", 3e5),
+    Row {
+        name: "tls_handshakes",
+        title: "connections over TLS, one core each side",
+        floor: None,
+        ours: Some(remote::tls_handshakes),
+        target: None,
+    },
+    row(
         "remote_tell",
         "tell, other process, in order",
         tcp::one_way,

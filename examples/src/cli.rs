@@ -108,6 +108,9 @@ pub struct Cluster {
     /// The database, for example postgres://user:password@localhost/name; needs --store postgres
     #[arg(long, value_name = "URL", required_if_eq("store", "postgres"))]
     pub postgres_url: Option<String>,
+    /// How the processes reach each other: over mutual TLS, with certificates made for the run, or over plain TCP
+    #[arg(long, value_enum, default_value_t)]
+    pub transport: Carrying,
     /// Times for networks with round trips below 10 ms: failures are over in a third of the time
     #[arg(long)]
     pub lan: bool,
@@ -117,6 +120,16 @@ pub struct Cluster {
     /// Print one JSON object on stdout instead of a report
     #[arg(long)]
     pub json: bool,
+}
+
+/// How nodes reach each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Carrying {
+    /// Plain: whoever connects is believed.
+    Tcp,
+    /// Encrypted, and both sides show certificates.
+    #[default]
+    Tls,
 }
 
 /// Who may serve a shard.
@@ -230,6 +243,7 @@ impl Cluster {
             shards: self.shards,
             voters: self.ownership.voters(voters),
             lan: self.lan,
+            tls: None,
         }
     }
 
@@ -271,7 +285,33 @@ For example, each in a terminal of its own:
   cargo run -p examples --bin node -- --name b --listen 127.0.0.1:7002 --seed 127.0.0.1:7001
   cargo run -p examples --bin node -- --name c --listen 127.0.0.1:7003 --seed 127.0.0.1:7001
   cargo run -p examples --bin send -- --seed 127.0.0.1:7001 user-42 hello
+With certificates, so that nobody else can take part: make them first, and add --tls certs to each of the commands.
+  cargo run -p examples --bin certs -- --out certs --cluster demo a b c send
 They serve as soon as two of the three voters (a, b and c, unless --voters says otherwise) are up.";
+
+/// Makes a cluster's authority, if the folder has none, and certificates for its nodes and clients.
+///
+/// The folder is what `node` and `send` take with --tls. Certificates that are there are replaced; nodes read the new ones by
+/// themselves. Each node needs ca.pem and its own two files; ca.key signs, and belongs in a safe place.
+#[derive(Clone, Debug, Parser)]
+#[command(version)]
+pub struct Certs {
+    /// The folder
+    #[arg(long, value_name = "FOLDER")]
+    pub out: PathBuf,
+    /// The cluster's name
+    #[arg(long, value_name = "NAME")]
+    pub cluster: String,
+    /// The name of a client; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub client: Vec<String>,
+    /// How long the certificates are good
+    #[arg(long, default_value = "365", value_parser = clap::value_parser!(u32).range(1..=3650))]
+    pub days: u32,
+    /// The names of nodes
+    #[arg(value_name = "NODE", required_unless_present = "client")]
+    pub nodes: Vec<String>,
+}
 
 /// A node of a cluster. Start a few in terminals of their own, and talk to their entities with `send`.
 ///
@@ -311,6 +351,10 @@ pub struct Node {
     /// Times for networks with round trips below 10 ms, on all nodes or none
     #[arg(long)]
     pub lan: bool,
+    /// A folder with certificates, made by `certs`: nodes show them to each other, over TLS. Without it whoever connects
+    /// is believed
+    #[arg(long, value_name = "FOLDER")]
+    pub tls: Option<PathBuf>,
 }
 
 /// A node like `node`, without an async runtime: the core on std threads and blocking sockets.
@@ -391,6 +435,13 @@ pub struct Send {
     /// Times for networks with round trips below 10 ms, on all nodes or none
     #[arg(long)]
     pub lan: bool,
+    /// A folder with certificates, made by `certs`: nodes show them to each other, over TLS. Without it whoever connects
+    /// is believed
+    #[arg(long, value_name = "FOLDER")]
+    pub tls: Option<PathBuf>,
+    /// The name in the certificate. Default: send
+    #[arg(long, requires = "tls")]
+    pub name: Option<String>,
     /// How many times to send it
     #[arg(long, default_value = "1")]
     pub repeat: NonZeroU32,
@@ -412,11 +463,22 @@ impl Node {
             shards: self.shards,
             voters: self.ownership.voters(self.voters.clone()),
             lan: self.lan,
+            tls: self.tls.clone(),
         }
     }
 }
 
 impl Send {
+    /// The name as a node.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match (&self.name, &self.tls) {
+            (Some(name), _) => name.clone(),
+            (None, Some(_)) => "send".to_owned(),
+            (None, None) => format!("send-{}", std::process::id()),
+        }
+    }
+
     /// What all nodes agree on.
     #[must_use]
     pub fn shape(&self) -> Shape {
@@ -424,6 +486,7 @@ impl Send {
             shards: self.shards,
             voters: self.ownership.voters(self.voters.clone()),
             lan: self.lan,
+            tls: self.tls.clone(),
         }
     }
 }
@@ -443,6 +506,9 @@ pub struct Bench {
     /// Print one JSON object on stdout instead of a table
     #[arg(long)]
     pub json: bool,
+    /// Measure only what goes over this transport
+    #[arg(long, value_enum)]
+    pub transport: Option<Carrying>,
     /// Run one row, named as in its key, like `local_ask`; may be repeated
     #[arg(long, value_name = "NAME")]
     pub only: Vec<String>,

@@ -9,7 +9,7 @@ use shard_tokio::{durable::Sourced, store::Journal};
 
 use self::report::{InJournal, Report};
 use crate::{
-    cli::{Cluster, Plan, Step, Storing},
+    cli::{Carrying, Cluster, Plan, Step, Storing},
     failure::{Failure, say},
     feed::Feed,
     fleet::{Fleet, Keeping},
@@ -98,7 +98,10 @@ impl Job<'_> {
         let progress = Progress::new(input.len() as u64);
         progress.say("starting nodes");
         let failures = self.plan.failures();
-        let shape = options.shape();
+        let mut shape = options.shape();
+        if options.transport == Carrying::Tls {
+            shape = shape.with_tls(self.shelf.path().join("certs"));
+        }
         let mut fleet =
             Fleet::<E>::start(shape, options.runtime, options.nodes, self.shelf, keeping).await?;
         let feed = Feed::new(

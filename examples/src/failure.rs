@@ -59,7 +59,8 @@ impl From<StartError> for Failure {
             StartError::Config(_)
             | StartError::NoVoters
             | StartError::Voters(_)
-            | StartError::VotersUnused(_) => Self::usage(error),
+            | StartError::VotersUnused(_)
+            | StartError::Identity { .. } => Self::usage(error),
             StartError::Listen {
                 error: ref cause, ..
             } if cause.kind() == std::io::ErrorKind::PermissionDenied => Self::usage(error),

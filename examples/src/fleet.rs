@@ -91,8 +91,9 @@ impl<'a, E: Accounts> Fleet<'a, E> {
         for child in &mut children {
             child.listens().await?;
         }
+        shape.certify("proxy")?;
         let proxy = shape
-            .node("proxy", addresses(&children))
+            .node("proxy", addresses(&children))?
             .bootstrap(false)
             .may_lead(false)
             // Probes of shards without service are many.

@@ -4,6 +4,7 @@
 //! - `takeover`: how long shards are without service when their node hangs, over many runs.
 //! - `node` and `send`: the same node as a program of its own, and a client that talks to it; `asyncstd_node` is the same
 //!   on async-std.
+//! - `certs`: makes a cluster's authority and certificates, for nodes that believe nothing else.
 //! - `threads`: such a node without an async runtime: the core on std threads and blocking sockets.
 //! - `device`: a node without an allocator, as on a microcontroller (`no_alloc` beside this crate has it), on TCP.
 //! - `in_memory`: two regions and a coordinator without any I/O, printed step by step.
@@ -12,6 +13,7 @@
 //! - `chaos`: simulated clusters in which everything goes wrong, and what the protocol promises is checked.
 
 pub mod bench;
+pub mod certs;
 pub mod chaos;
 pub mod cli;
 pub mod clock;

@@ -1,10 +1,16 @@
 //! What all nodes of a cluster agree on.
 
 use core::time::Duration;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use shard_adapter::runtime::Runtime;
-use shard_tokio::{NodeBuilder, Ownership, Preset};
+use shard_tokio::{NodeBuilder, Ownership, Peer, Preset};
+
+use crate::{
+    certs::{Authority, load},
+    failure::Failure,
+};
 
 /// What all nodes of a cluster agree on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,7 +21,14 @@ pub struct Shape {
     pub voters: Vec<String>,
     /// Times for networks with round trips below 10 ms.
     pub lan: bool,
+    /// A folder with certificates, for mutual TLS; without it plain TCP.
+    pub tls: Option<PathBuf>,
 }
+
+/// The cluster whose certificates a program makes for its own run.
+const CLUSTER: &str = "here";
+/// How long they are good, in days.
+const DAYS: u32 = 1;
 
 impl Shape {
     /// A cluster whose homes are trusted to membership, with short times.
@@ -25,7 +38,27 @@ impl Shape {
             shards,
             voters: Vec::new(),
             lan: true,
+            tls: None,
         }
+    }
+
+    /// The same over mutual TLS, with certificates in this folder.
+    #[must_use]
+    pub fn with_tls(mut self, folder: PathBuf) -> Self {
+        self.tls = Some(folder);
+        self
+    }
+
+    /// Makes a certificate for a node of the name, if that is how nodes know each other, by an authority for this run.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub fn certify(&self, name: &str) -> Result<(), Failure> {
+        let Some(folder) = &self.tls else {
+            return Ok(());
+        };
+        let authority = Authority::open(folder, CLUSTER)?;
+        authority.sign(Peer::Node, name, DAYS).map(|_| ())
     }
 
     /// How many voters must support a leader; 0 if there are none.
@@ -38,19 +71,23 @@ impl Shape {
     }
 
     /// Sets up a node on this machine, on tokio. One without seeds is the first one.
-    #[must_use]
-    pub fn node(&self, name: &str, seeds: Vec<String>) -> NodeBuilder {
+    ///
+    /// # Errors
+    /// There is no good certificate for it.
+    pub fn node(&self, name: &str, seeds: Vec<String>) -> Result<NodeBuilder, Failure> {
         self.node_on(name, seeds)
     }
 
     /// The same on any runtime.
-    #[must_use]
+    ///
+    /// # Errors
+    /// There is no good certificate for it.
     pub fn node_on<R: Runtime>(
         &self,
         name: &str,
         seeds: Vec<String>,
-    ) -> shard_adapter::NodeBuilder<R> {
-        let node = shard_adapter::Node::<R>::builder(name)
+    ) -> Result<shard_adapter::NodeBuilder<R>, Failure> {
+        let mut node = shard_adapter::Node::<R>::builder(name)
             .listen("127.0.0.1:0")
             .bootstrap(seeds.is_empty())
             .seeds(seeds)
@@ -59,11 +96,14 @@ impl Shape {
             } else {
                 Preset::Default
             });
-        if self.voters.is_empty() {
+        if let Some(folder) = &self.tls {
+            node = node.security(load(folder, name)?);
+        }
+        Ok(if self.voters.is_empty() {
             node.ownership(Ownership::Trust)
         } else {
             node.voters(&self.voters)
-        }
+        })
     }
 
     /// How long a node may serve without hearing from its leader.

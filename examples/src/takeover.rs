@@ -33,6 +33,7 @@ async fn run(options: &Takeover) -> Result<ExitCode, Failure> {
         shards: options.shards,
         voters: (0..NODES).map(node_name).collect(),
         lan: options.lan,
+        tls: None,
     };
     let shelf = Shelf::new()?;
     let progress = Progress::new(2 * u64::from(options.runs.get()));

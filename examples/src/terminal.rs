@@ -20,7 +20,9 @@ use crate::{
 pub async fn run<R: Runtime>(options: cli::Node) -> Result<ExitCode, Failure> {
     log::to_stderr();
     let seeds = options.seed.iter().map(ToString::to_string);
-    let node = options.shape().node_on::<R>(&options.name, seeds.collect());
+    let node = options
+        .shape()
+        .node_on::<R>(&options.name, seeds.collect())?;
     let mut node = node.listen(options.listen);
     if let Some(address) = options.advertise {
         node = node.advertise(address);

@@ -5,6 +5,7 @@ mod common;
 use std::process::{Command, Output};
 
 use common::Node;
+use examples::ledger::Shelf;
 use serde_json::Value;
 
 /// A single node leads as long as others trust it to.
@@ -80,6 +81,44 @@ fn a_voter_that_cannot_be_done_without_ends_when_it_is_told_to() {
     alone.signal("TERM");
     alone.line_with("has left");
     assert!(alone.process.wait().unwrap().success());
+}
+
+/// Certificates, then nodes and a sender that show them; whoever has none is not let in.
+#[test]
+fn with_certificates_nodes_let_nobody_else_in() {
+    let shelf = Shelf::new().unwrap();
+    let folder = shelf.path().join("certs").display().to_string();
+    let certs = |arguments: &[&str]| {
+        let mut certs = Command::new(env!("CARGO_BIN_EXE_certs"));
+        let output = certs.args(["--out", &folder]).args(arguments).output();
+        output.unwrap()
+    };
+    let made = certs(&["--cluster", "demo", "a", "b", "send", "--client", "till"]);
+    assert!(made.status.success(), "{made:?}");
+    let said = String::from_utf8(made.stdout).unwrap();
+    assert!(said.contains("shard://demo/b") && said.contains("shard-client://demo/till"));
+    let other = certs(&["--cluster", "other", "a"]);
+    assert_eq!(other.status.code(), Some(1), "{other:?}");
+    // A folder without one for this name.
+    let missing = Command::new(env!("CARGO_BIN_EXE_node"))
+        .args(["--name", "c", "--listen", "127.0.0.1:0", "--tls", &folder])
+        .output()
+        .unwrap();
+    assert_eq!(missing.status.code(), Some(2), "{missing:?}");
+    assert!(String::from_utf8(missing.stderr).unwrap().contains("c.pem"));
+
+    certs(&["--cluster", "demo", "a", "b", "send"]);
+    let tls = [&TRUST[..], &["--tls", &folder]].concat();
+    let first = Node::start("a", &[], &tls);
+    let second = Node::start("b", &[&first.address], &tls);
+    let heard = send(&second, &["user-42", "--tls", &folder]);
+    assert!(heard.starts_with("user-42 on "), "{heard}");
+    let outsider = Command::new(env!("CARGO_BIN_EXE_send"))
+        .args(["--seed", &second.address, "user-42"])
+        .args(TRUST)
+        .output()
+        .unwrap();
+    assert_eq!(outsider.status.code(), Some(1), "{outsider:?}");
 }
 
 fn bench(arguments: &[&str]) -> Output {

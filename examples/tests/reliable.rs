@@ -111,6 +111,7 @@ impl World {
             shards: SHARDS,
             voters: NAMES.map(str::to_owned).to_vec(),
             lan: false,
+            tls: None,
         };
         let (mut orders, mut members) = (Vec::<Orders>::new(), Vec::new());
         let mut addresses = Vec::new();
@@ -136,7 +137,7 @@ impl World {
         }
         let listen = free_address();
         let advertise = net.relay("sender", listen.clone()).await;
-        let node = shape.node("sender", addresses).listen(listen);
+        let node = shape.node("sender", addresses).unwrap().listen(listen);
         let node = node.advertise(advertise).bootstrap(false).may_lead(false);
         let node = node.start().await.unwrap();
         let ledgers = node.entity_type::<Sourced<DurableLedger>>().shards(SHARDS);

@@ -39,7 +39,7 @@ async fn moving(rounds: u32) -> Result<Vec<Figure>, Failure> {
     let shelf = Shelf::new()?;
     // This process leads, so that what is measured is moving alone.
     let node = Shape::trusting(SHARDS)
-        .node("bench", Vec::new())
+        .node("bench", Vec::new())?
         .start()
         .await
         .map_err(Failure::run)?;

@@ -1,16 +1,19 @@
 //! Callers in this process, entities in another one, or in both.
 
-use std::time::Instant;
+use std::{path::Path, sync::Arc, time::Instant};
 
-use shard_tokio::{EntityType, Node};
+use shard_tokio::{EntityType, Node, TcpTransport, TlsTransport, Transport};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{asks, check, runtime, tells};
 use crate::{
+    certs::load,
     echo::{Call, Echo},
     failure::Failure,
     figures::{Figure, Size, figure},
     floor::{per_second, timed_async},
     latency::Latency,
+    ledger::Shelf,
     process::{Child, Hosts, Orders, within},
     runtimes::On,
     shape::Shape,
@@ -28,27 +31,34 @@ pub(super) struct Pair {
 impl Pair {
     /// `hosts`: whether entities live in this process, too.
     async fn start(hosts: bool) -> Result<Self, Failure> {
-        Self::of(hosts, None).await
+        Self::of(hosts, None, Shape::trusting(SHARDS)).await
+    }
+
+    /// Over TLS, with certificates in this folder.
+    async fn over_tls(folder: &Path) -> Result<Self, Failure> {
+        let shape = Shape::trusting(SHARDS).with_tls(folder.to_owned());
+        Self::of(false, None, shape).await
     }
 
     /// So many entities may live in the other process, none in this one.
     pub(super) async fn limited(max_entities: u32) -> Result<Self, Failure> {
-        Self::of(false, Some(max_entities)).await
+        Self::of(false, Some(max_entities), Shape::trusting(SHARDS)).await
     }
 
-    async fn of(hosts: bool, max_entities: Option<u32>) -> Result<Self, Failure> {
+    async fn of(hosts: bool, max_entities: Option<u32>, shape: Shape) -> Result<Self, Failure> {
         let mut other = Child::spawn(&Orders {
             name: "other".to_owned(),
             seeds: Vec::new(),
-            shape: Shape::trusting(SHARDS),
+            shape: shape.clone(),
             at: None,
             hosts: Hosts::Echoes { max_entities },
             on: On::Tokio,
         })?;
         other.ready().await?;
         let seeds = other.address().map(str::to_owned);
-        let node = Shape::trusting(SHARDS)
-            .node("bench", seeds.into_iter().collect())
+        shape.certify("bench")?;
+        let node = shape
+            .node("bench", seeds.into_iter().collect())?
             .start()
             .await
             .map_err(Failure::run)?;
@@ -109,6 +119,62 @@ pub(super) fn ask_128(size: Size) -> Result<Vec<Figure>, Failure> {
         pair.stop().await?;
         Ok(vec![figure(
             "remote_ask_128_per_s",
+            per_second(count, took),
+        )])
+    })
+}
+
+pub(super) fn tls_ask_128(size: Size) -> Result<Vec<Figure>, Failure> {
+    let count = size.of(2_000_000);
+    let shelf = Shelf::new()?;
+    runtime()?.block_on(async {
+        let pair = Pair::over_tls(shelf.path()).await?;
+        asks(&pair.echoes, 128, 128, 128).await?;
+        let (asked, took) = timed_async(asks(&pair.echoes, 128, count, 128)).await;
+        asked?;
+        pair.stop().await?;
+        Ok(vec![figure("tls_ask_128_per_s", per_second(count, took))])
+    })
+}
+
+/// Connections to another process that are made, proved on both sides and dropped, 16 at once.
+pub(super) fn tls_handshakes(size: Size) -> Result<Vec<Figure>, Failure> {
+    const AT_ONCE: u64 = 16;
+    let count = size.of(10_000);
+    let shelf = Shelf::new()?;
+    runtime()?.block_on(async {
+        let pair = Pair::over_tls(shelf.path()).await?;
+        let address = pair.other.address().unwrap_or_default().to_owned();
+        let tls = load(shelf.path(), "bench")?;
+        let transport = Arc::new(TlsTransport::new(TcpTransport::new(), tls));
+        let dials = async {
+            let tasks: Vec<_> = (0..AT_ONCE)
+                .map(|_| {
+                    let (transport, address) = (Arc::clone(&transport), address.clone());
+                    tokio::spawn(async move {
+                        for _ in 0..count / AT_ONCE {
+                            let mut dialed = transport.dial(&address).await?;
+                            // Closed by the other side, which waits for a `Hello`, only once it has proved this one.
+                            for stream in &mut dialed.streams {
+                                stream.writer.write_all(&[0; 64]).await?;
+                                let _ = stream.reader.read(&mut [0; 64]).await;
+                            }
+                        }
+                        Ok::<_, std::io::Error>(())
+                    })
+                })
+                .collect();
+            for task in tasks {
+                task.await.map_err(Failure::run)??;
+            }
+            Ok::<_, Failure>(())
+        };
+        let (dialed, took) = timed_async(dials).await;
+        dialed?;
+        pair.stop().await?;
+        let count = count / AT_ONCE * AT_ONCE;
+        Ok(vec![figure(
+            "tls_handshakes_per_s",
             per_second(count, took),
         )])
     })

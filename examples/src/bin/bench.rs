@@ -26,6 +26,12 @@ fn run(options: &cli::Bench) -> Result<ExitCode, Failure> {
         Size::Full
     };
     let rows = figures::select(bench::ROWS, &options.only)?;
+    let is_over_tls = |row: &figures::Row| row.name.starts_with("tls_");
+    let rows = rows.into_iter().filter(|row| match options.transport {
+        None => true,
+        Some(cli::Carrying::Tls) => is_over_tls(row),
+        Some(cli::Carrying::Tcp) => !is_over_tls(row),
+    });
     if !options.json {
         say(format_args!("{}\n", figures::heading()))?;
     }

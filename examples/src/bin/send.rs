@@ -23,8 +23,8 @@ async fn main() -> ExitCode {
 async fn run(options: cli::Send) -> Result<ExitCode, Failure> {
     examples::log::to_stderr();
     let seeds: Vec<_> = options.seed.iter().map(ToString::to_string).collect();
-    let name = format!("send-{}", std::process::id());
-    let node = options.shape().node(&name, seeds.clone());
+    let name = options.name();
+    let node = options.shape().node(&name, seeds.clone())?;
     let node = node.bootstrap(false).may_lead(false).start().await?;
     let visitors = node
         .entity_type::<Visitor>()

@@ -68,6 +68,7 @@ impl Child {
     /// # Errors
     /// It cannot start.
     pub fn spawn(orders: &Orders) -> Result<Self, Failure> {
+        orders.shape.certify(&orders.name)?;
         let json = serde_json::to_string(orders).map_err(Failure::run)?;
         let mut process = Command::new(std::env::current_exe()?)
             .args([MEMBER, &json])

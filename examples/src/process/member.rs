@@ -56,7 +56,7 @@ async fn run<R: Runtime>(orders: Orders) -> Result<ExitCode, Failure> {
         hosts,
         on: _,
     } = orders;
-    let mut node = shape.node_on::<R>(&name, seeds);
+    let mut node = shape.node_on::<R>(&name, seeds)?;
     if let Some((listen, advertise)) = at {
         node = node.listen(listen).advertise(advertise);
     }

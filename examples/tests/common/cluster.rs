@@ -33,12 +33,13 @@ pub fn shape() -> Shape {
         shards: SHARDS,
         voters: NAMES.map(str::to_owned).to_vec(),
         lan: false,
+        tls: None,
     }
 }
 
 /// A node of this process that sends only, and never leads.
 pub async fn proxy(name: &str, seeds: &[String]) -> (shard_tokio::Node, Visitors) {
-    let node = shape().node(name, seeds.to_vec());
+    let node = shape().node(name, seeds.to_vec()).unwrap();
     let node = node.bootstrap(false).may_lead(false).start().await.unwrap();
     let visitors = node.entity_type::<Visitor>().shards(SHARDS).proxy();
     let visitors = visitors.ask_timeout(PATIENCE).start().await.unwrap();
