@@ -122,6 +122,7 @@ random! {
     region_ops: 2000,
     coordinator_ops: 2000,
     leadership_ops: 2000,
+    balance_ops: 2000,
     world: 40,
 }
 

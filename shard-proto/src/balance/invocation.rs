@@ -59,7 +59,7 @@ enum State {
 ///
 /// All methods take the stub of the service, always the same one. A call that is not wanted any more must be
 /// [cancelled](Invocation::cancel), since otherwise the node would count as busy with it for as long as it is a member.
-/// About 400 bytes; nothing is allocated.
+/// About 500 bytes; nothing is allocated.
 #[derive(Clone, Debug)]
 pub struct Invocation {
     call: Call,

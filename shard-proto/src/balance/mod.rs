@@ -93,7 +93,7 @@
 //!
 //! # Cost
 //!
-//! A pick among 100 candidates: at most 50 ns, which `benches/balance.rs` measures. A node takes 200 bytes of storage.
+//! A pick among 100 candidates: at most 50 ns, which `benches/balance.rs` measures. A node takes up to 150 bytes of storage.
 
 use crate::Instant;
 pub use crate::hash::{SplitMix64, mix};

@@ -28,6 +28,7 @@ macro_rules! both {
     }};
 }
 
+mod balance;
 mod coordinator;
 mod feed;
 mod handshake;
@@ -36,6 +37,7 @@ mod region;
 mod wire;
 mod world;
 
+pub use balance::balance_ops;
 pub use coordinator::coordinator_ops;
 pub use handshake::handshake;
 pub use leadership::leadership_ops;
@@ -54,5 +56,6 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("region_ops", region_ops),
     ("coordinator_ops", coordinator_ops),
     ("leadership_ops", leadership_ops),
+    ("balance_ops", balance_ops),
     ("world", world),
 ];

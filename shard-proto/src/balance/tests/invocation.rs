@@ -361,3 +361,64 @@ fn errors_say_what_happened_and_whether_it_was_carried_out() {
     let text = std::format!("{}", CallError::NoNodes);
     assert_eq!(text, "there is no node to call; it was not carried out");
 }
+
+#[test]
+fn sizes_are_what_the_documentation_says() {
+    let node = size_of::<Provider>() + size_of::<Candidate>() + size_of::<Belief>() + 2 + 8;
+    assert!((100..=150).contains(&node), "{node}");
+    let call = size_of::<Invocation>();
+    assert!((400..=600).contains(&call), "{call}");
+}
+
+#[test]
+#[cfg(feature = "alloc")]
+fn storages_are_alike() {
+    fn trace<S: StubStorage>(storage: S) -> Vec<Step> {
+        let config = StubConfig::new();
+        let mut stub = Stub::new(config, RandomRobin::new(), storage, 5).unwrap();
+        let mut rng = SplitMix64::new(8);
+        let mut steps = Vec::new();
+        for turn in 0..500 {
+            let now = at(turn * 300);
+            if turn % 20 == 0 {
+                let all = providers("A B C D E F G H");
+                let epoch = turn + 1;
+                let members = &all[rng.below(7) as usize..];
+                let cluster = 7;
+                stub.handle_view(
+                    now,
+                    ViewUpdate {
+                        cluster,
+                        epoch,
+                        members,
+                    },
+                )
+                .unwrap();
+            }
+            let mut invocation = Invocation::new(Call::new(now.after(ms(100))));
+            let mut step = invocation.start(now, &mut stub);
+            steps.push(step);
+            while let Step::Send { attempt, .. } = step {
+                let outcome = if rng.below(3) == 0 {
+                    Ok(())
+                } else {
+                    Err(Failure::refused())
+                };
+                step = invocation.on_outcome(now, &mut stub, attempt, outcome);
+                steps.push(step);
+            }
+        }
+        steps
+    }
+    let array = trace(StubArray::<8>::new());
+    assert_eq!(array, trace(StubHeap::new(8)));
+    let mut members = [Provider::EMPTY; 9];
+    let (mut seen, mut believed) = ([Candidate::EMPTY; 9], [Belief::EMPTY; 10]);
+    let (mut eligible, mut hashes) = ([7; 9], [7; 9]);
+    let overlay = OverlaySlices::new(&mut seen, &mut believed, &mut eligible, &mut hashes);
+    assert_eq!(array, trace(StubSlices::new(&mut members, overlay)));
+    let retried = array
+        .iter()
+        .filter(|step| matches!(step, Step::Send { attempt: 3, .. }));
+    assert!(retried.count() > 20);
+}
