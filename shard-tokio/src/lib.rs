@@ -88,6 +88,28 @@
 //! # }
 //! ```
 //!
+//! # Who a peer is
+//!
+//! On plain TCP, which is for loopback, a peer is believed. With certificates of the cluster's own authority nodes know each
+//! other on any network: a node is whom its certificate names, `shard://<cluster>/<node>`, and whoever shows no good one is
+//! refused, logged and counted. The names, what is refused, and what it costs: [`transport::tls`].
+//!
+//! ```no_run
+//! # async fn start() -> Result<(), Box<dyn std::error::Error>> {
+//! use shard_tokio::{Node, TlsConfig};
+//!
+//! // The files ca.pem, node-a.pem and node-a.key: read again when they change.
+//! let tls = TlsConfig::from_dir("certs", "node-a").build()?;
+//! let node = Node::builder("node-a")
+//!     .listen("0.0.0.0:7700")
+//!     .voters(["node-a", "node-b", "node-c"])
+//!     .security(tls)
+//!     .start()
+//!     .await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # What you can rely on
 //!
 //! | | |
