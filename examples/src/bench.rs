@@ -1,5 +1,6 @@
 //! What the sharded entities make of this machine: the rows of `bench`.
 
+mod large;
 mod local;
 mod many;
 mod moving;
@@ -81,6 +82,13 @@ pub const ROWS: &[Row] = &[
         remote::first_touch,
     )
     .with_target("first_touch_per_s", 20_000.0),
+    Row {
+        name: "large",
+        title: "small asks beside messages of 64 MiB",
+        floor: None,
+        ours: Some(large::large),
+        target: Some(("large_over_idle", 3.0)),
+    },
     Row {
         name: "move_1024",
         title: "1 024 shards moved under load",

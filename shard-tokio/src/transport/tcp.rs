@@ -11,6 +11,10 @@ use crate::Tokio;
 /// [`Tcp`] on tokio's sockets.
 pub type TcpTransport = Tcp<Tokio>;
 
+/// Bytes that the system takes of a connection before it sends them.
+#[cfg(any(target_os = "android", target_os = "linux"))]
+const NOT_SENT: u32 = 128 * 1024;
+
 impl Sockets for Tokio {
     type Listener = TcpListener;
 
@@ -36,6 +40,9 @@ impl Sockets for Tokio {
 
 fn stream(stream: TcpStream) -> io::Result<Stream> {
     stream.set_nodelay(true)?;
+    // What comes later, and goes first, waits behind what the system took.
+    #[cfg(any(target_os = "android", target_os = "linux"))]
+    socket2::SockRef::from(&stream).set_tcp_notsent_lowat(NOT_SENT)?;
     let (reader, writer) = stream.into_split();
     Ok(Stream::new(reader, writer))
 }

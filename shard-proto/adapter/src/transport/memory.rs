@@ -18,6 +18,8 @@ type Listening = Arc<Mutex<HashMap<String, mpsc::UnboundedSender<Connection>>>>;
 #[derive(Clone, Debug, Default)]
 pub struct MemoryTransport {
     listening: Listening,
+    /// Beside the one that everything shares.
+    more_lanes: u8,
 }
 
 impl MemoryTransport {
@@ -26,11 +28,25 @@ impl MemoryTransport {
     pub fn new() -> Self {
         Self::default()
     }
+
+    /// With lanes that have a stream each, 1 to 64; with 1, everything shares one stream. Default: 1.
+    #[must_use]
+    pub const fn with_lanes(mut self, lanes: u8) -> Self {
+        self.more_lanes = lanes.saturating_sub(1);
+        self
+    }
 }
 
-fn connection(stream: DuplexStream, peer: &str) -> Connection {
-    let (reader, writer) = split(stream);
-    Connection::new(peer.to_owned(), Stream::new(reader, writer))
+fn connection(streams: Vec<DuplexStream>, peer: &str) -> Connection {
+    let streams = streams.into_iter().map(|stream| {
+        let (reader, writer) = split(stream);
+        Stream::new(reader, writer)
+    });
+    Connection {
+        peer: peer.to_owned(),
+        identity: None,
+        streams: streams.collect(),
+    }
 }
 
 impl Transport for MemoryTransport {
@@ -55,7 +71,11 @@ impl Transport for MemoryTransport {
     }
 
     fn dial<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Connection>> {
-        let (here, there) = duplex(CAPACITY);
+        let streams = match self.more_lanes {
+            0 => 1,
+            more => usize::from(more) + 2,
+        };
+        let (here, there) = (0..streams).map(|_| duplex(CAPACITY)).unzip();
         let listening = self
             .listening
             .lock()
@@ -69,6 +89,10 @@ impl Transport for MemoryTransport {
             Err(io::ErrorKind::ConnectionRefused.into())
         };
         Box::pin(core::future::ready(result))
+    }
+
+    fn lanes(&self) -> u8 {
+        self.more_lanes.saturating_add(1)
     }
 }
 

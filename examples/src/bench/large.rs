@@ -1,0 +1,150 @@
+//! Small asks to other shards while a large message is on its way over the same TCP connection.
+
+use core::time::Duration;
+use std::time::Instant;
+
+use shard_tokio::proto::hash::entity_shard;
+use shard_tokio::{Context, Entity, EntityRef, EntityType, Node, Raw};
+
+use super::runtime;
+use crate::{
+    failure::Failure,
+    figures::{Figure, Size, figure},
+    latency::Latency,
+    process::within,
+    shape::Shape,
+};
+
+const SHARDS: u32 = 64;
+/// Of a large message.
+const LARGE: usize = (64 << 20) - 1024;
+/// More than one of them.
+const WHOLE: u32 = 80 << 20;
+
+/// Answers how many bytes it was sent.
+struct Sink;
+
+impl Entity for Sink {
+    const TYPE: &'static str = "sink";
+    type Message = Raw;
+    type Reply = u64;
+
+    fn create(_id: &str) -> Self {
+        Self
+    }
+
+    async fn handle(&mut self, message: Raw, cx: &mut Context<'_, Self>) {
+        cx.reply(message.0.len() as u64);
+    }
+}
+
+struct Pair {
+    nodes: [Node; 2],
+    sinks: EntityType<Sink>,
+}
+
+impl Pair {
+    /// Messages up to `fragment` bytes travel in one frame.
+    async fn start(fragment: u32) -> Result<Self, Failure> {
+        let shape = Shape::trusting(SHARDS);
+        let start = |name, seeds| {
+            let node = shape.node(name, seeds);
+            node.fragment(fragment)
+                .max_frame(fragment.max(1 << 20))
+                .start()
+        };
+        let home = start("home", Vec::new()).await.map_err(Failure::run)?;
+        let hosting = home.entity_type::<Sink>().shards(SHARDS).start();
+        hosting.await.map_err(Failure::run)?;
+        let seeds = vec![home.address().to_owned()];
+        let caller = start("caller", seeds).await.map_err(Failure::run)?;
+        let sinks = caller.entity_type::<Sink>().shards(SHARDS).proxy();
+        let sinks = sinks.start().await.map_err(Failure::run)?;
+        within("the nodes know each other", sinks.ready())
+            .await?
+            .map_err(Failure::run)?;
+        Ok(Self {
+            nodes: [home, caller],
+            sinks,
+        })
+    }
+
+    async fn stop(self) {
+        for node in self.nodes {
+            node.shutdown().await;
+        }
+    }
+}
+
+/// Asks one after the other, until `until` is over.
+async fn asks(
+    entities: Vec<EntityRef<Sink>>,
+    until: impl Fn() -> bool,
+) -> Result<Latency, Failure> {
+    let mut latency = Latency::new();
+    for entity in entities.iter().cycle() {
+        if until() {
+            break;
+        }
+        let asked = Instant::now();
+        let answer = entity.ask(Raw::from(&b"12345678"[..])).await;
+        if answer.map_err(Failure::run)? != 8 {
+            return Err(Failure::run("a wrong answer"));
+        }
+        latency.record(asked.elapsed());
+    }
+    Ok(latency)
+}
+
+/// Idle, and with large messages one after the other in parallel: the asks, and how many bytes got through a second.
+async fn measure(fragment: u32, larges: u64) -> Result<(Latency, Latency, f64), Failure> {
+    let pair = Pair::start(fragment).await?;
+    let shard = |id: &str| entity_shard(id.as_bytes(), SHARDS);
+    let large = pair.sinks.entity("large");
+    let others = (0..200).map(|number| format!("small-{number}"));
+    let others = others.filter(|id| shard(id) != shard("large"));
+    let others: Vec<_> = others.map(|id| pair.sinks.entity(id)).collect();
+    let start = Instant::now();
+    let warm = asks(others.clone(), || {
+        start.elapsed() > Duration::from_millis(300)
+    });
+    warm.await?;
+    let start = Instant::now();
+    let idle = asks(others.clone(), move || {
+        start.elapsed() > Duration::from_secs(2)
+    })
+    .await?;
+    let start = Instant::now();
+    let sending = tokio::spawn(async move {
+        for _ in 0..larges {
+            let answer = large.ask_for(Raw::from(vec![7; LARGE]), Duration::from_secs(60));
+            if answer.await.map_err(Failure::run)? != LARGE as u64 {
+                return Err(Failure::run("a wrong answer"));
+            }
+        }
+        Ok(())
+    });
+    let busy = asks(others, || sending.is_finished()).await?;
+    sending.await.map_err(Failure::run)??;
+    let rate = larges as f64 * LARGE as f64 / start.elapsed().as_secs_f64();
+    pair.stop().await;
+    Ok((idle, busy, rate))
+}
+
+pub(super) fn large(size: Size) -> Result<Vec<Figure>, Failure> {
+    let larges = size.of(20).max(2);
+    runtime()?.block_on(async {
+        let (idle, busy, rate) = measure(64 << 10, larges).await?;
+        let (_, whole, whole_rate) = measure(WHOLE, larges).await?;
+        Ok(vec![
+            figure("idle_ask_p99_us", idle.p99_us()),
+            figure("large_ask_p99_us", busy.p99_us()),
+            figure("large_ask_max_us", busy.micros(1.0)),
+            figure("large_mib_per_s", rate / f64::from(1 << 20)),
+            figure("whole_ask_p99_us", whole.p99_us()),
+            figure("whole_ask_max_us", whole.micros(1.0)),
+            figure("whole_mib_per_s", whole_rate / f64::from(1 << 20)),
+            figure("large_over_idle", busy.p99_us() / idle.p99_us()),
+        ])
+    })
+}
