@@ -4,6 +4,37 @@
 //! data frames, keeps what is not acknowledged, and outlives connections. After a reconnect of the same pair both
 //! sides first send again what is unacknowledged, then anything new; known numbers are dropped.
 //!
+//! # Lanes, streams, fragments
+//!
+//! A *lane* is a part of a pair's data that has its own numbers, window and acknowledgements, in either direction. What
+//! concerns a shard travels on lane shard mod lanes, a reply on lane correlation mod lanes, so that order is kept where it
+//! matters and one lane does not wait for another. Both sides offer as many as their transports have; the fewer count, and
+//! stay for the life of the pair. What was written before the first handshake moves to where it then belongs.
+//!
+//! A *stream* is what a connection has of them: one, which everything shares, or one for control and one for each lane.
+//! Each lane's frames may come by their stream before the end of the handshake has come by the first: they wait in the
+//! buffer of whoever reads, who bounds it. Control is written first at every poll. A connection that breaks in one stream
+//! is broken as a whole. `Goodbye` is said when everything is acknowledged on all lanes, or at the deadline of leaving,
+//! when what is not acknowledged has been reported: it ends the pair on the other side, whatever is still under way.
+//!
+//! A message longer than a *fragment* is cut into data frames that say [`MORE`](crate::wire::Flags::MORE) or
+//! [`LAST`](crate::wire::Flags::LAST). They are cut when the connection takes them, so what is short and new travels
+//! between them, and waits behind four of them at most: no more are given out before the first is acknowledged. A
+//! [`Flow`] is what must not overtake: data of the same type and shard. What is written behind a long message of its flow
+//! waits with it, without a number, until the last fragment is cut; then the next flow with a long message has its turn.
+//! So a lane has one message in pieces at a time, and the receiver's room for pieces, which bounds how many lanes it
+//! offers, is never exceeded by a peer that keeps to the protocol.
+//!
+//! | state | where |
+//! |---|---|
+//! | frames with a number, not acknowledged; how much may be | `SendLane`, of the pair |
+//! | long messages not cut yet, what waits behind them, how far the first is cut | `Held`, of the lane |
+//! | what is expected next, and owed an acknowledgement; the pieces so far | `RecvLane` and its `Partial`, of the pair |
+//! | control that waits, limits agreed on, which streams there are | `Connection` |
+//!
+//! What belongs to the pair survives a broken connection: a message of which a part arrived goes on behind that part. When
+//! a pair ends, [`Unacked`] tells whole messages: `sent`, if any part of them was ever given to a connection.
+//!
 //! # Who dials, and which of two connections survives
 //!
 //! Seeds are dialed until a link with the node at their address stands. Of two members the one with the lower id dials
