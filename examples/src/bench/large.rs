@@ -47,17 +47,16 @@ impl Pair {
     /// Messages up to `fragment` bytes travel in one frame.
     async fn start(fragment: u32) -> Result<Self, Failure> {
         let shape = Shape::trusting(SHARDS);
-        let start = |name, seeds| {
-            let node = shape.node(name, seeds);
-            node.fragment(fragment)
-                .max_frame(fragment.max(1 << 20))
-                .start()
+        let start = async |name: &str, seeds| {
+            let node = shape.node(name, seeds)?.fragment(fragment);
+            let node = node.max_frame(fragment.max(1 << 20)).start();
+            node.await.map_err(Failure::run)
         };
-        let home = start("home", Vec::new()).await.map_err(Failure::run)?;
+        let home = start("home", Vec::new()).await?;
         let hosting = home.entity_type::<Sink>().shards(SHARDS).start();
         hosting.await.map_err(Failure::run)?;
         let seeds = vec![home.address().to_owned()];
-        let caller = start("caller", seeds).await.map_err(Failure::run)?;
+        let caller = start("caller", seeds).await?;
         let sinks = caller.entity_type::<Sink>().shards(SHARDS).proxy();
         let sinks = sinks.start().await.map_err(Failure::run)?;
         within("the nodes know each other", sinks.ready())
