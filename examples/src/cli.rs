@@ -355,6 +355,9 @@ pub struct Node {
     /// is believed
     #[arg(long, value_name = "FOLDER")]
     pub tls: Option<PathBuf>,
+    /// Whoever is linked is a member, on all nodes or none, and each has all others as seeds: a cluster for `device`
+    #[arg(long)]
+    pub links: bool,
 }
 
 /// A node like `node`, without an async runtime: the core on std threads and blocking sockets.
@@ -385,12 +388,19 @@ pub struct Threads {
     pub voters: Vec<String>,
 }
 
-/// The node without an allocator of `examples/no_alloc`, in a cluster of tokio nodes that list each other as seeds.
+/// A cluster for it by hand.
+const DEVICE: &str = "\
+For example, each in a terminal of its own:
+  cargo run -p examples --bin node -- --name a --voters a --shards 6 --links --listen 127.0.0.1:7001
+  cargo run -p examples --bin device -- --name device --voters a --seed 127.0.0.1:7001
+and in the latter: `user-42 hello`, `host`, `leave`.";
+
+/// The node without an allocator of `examples/no_alloc`, in a cluster of nodes that were started with `node --links`.
 ///
 /// It begins as a proxy. Lines on stdin: `ENTITY TEXT` asks an entity, `host` begins to host shards, `leave` hands them off
 /// and leaves.
 #[derive(Clone, Debug, Parser)]
-#[command(version)]
+#[command(version, after_help = DEVICE)]
 pub struct Device {
     /// The node's name; unique in the cluster
     #[arg(long)]

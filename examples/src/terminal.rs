@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::{collections::BTreeMap, process::ExitCode, thread};
 
-use shard_adapter::{EntityType, LeaveError, Member, Node, runtime::Runtime};
+use shard_adapter::{EntityType, LeaveError, Member, Membership, Node, runtime::Runtime};
 use tokio::sync::oneshot;
 
 use crate::{
@@ -26,6 +26,9 @@ pub async fn run<R: Runtime>(options: cli::Node) -> Result<ExitCode, Failure> {
     let mut node = node.listen(options.listen);
     if let Some(address) = options.advertise {
         node = node.advertise(address);
+    }
+    if options.links {
+        node = node.membership(Membership::Links);
     }
     let node = node.start().await?;
     let name = options.name.clone();
