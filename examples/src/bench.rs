@@ -62,6 +62,20 @@ pub const ROWS: &[Row] = &[
         target: None,
     },
     row(
+        "quic_ask_128",
+        "ask, other process, 128 in flight, QUIC",
+        tcp::ask_128,
+        remote::quic_ask_128,
+    )
+    .with_target("quic_ask_128_per_s", 1.5e5),
+    Row {
+        name: "quic_handshakes",
+        title: "connections over QUIC, one core each side",
+        floor: None,
+        ours: Some(remote::quic_handshakes),
+        target: None,
+    },
+    row(
         "remote_tell",
         "tell, other process, in order",
         tcp::one_way,
@@ -88,6 +102,13 @@ pub const ROWS: &[Row] = &[
         floor: None,
         ours: Some(large::large),
         target: Some(("large_over_idle", 3.0)),
+    },
+    Row {
+        name: "quic_large",
+        title: "small asks beside messages of 64 MiB, QUIC",
+        floor: None,
+        ours: Some(large::quic_large),
+        target: Some(("quic_large_over_idle", 3.0)),
     },
     Row {
         name: "move_1024",

@@ -15,7 +15,7 @@ use crate::{
     fleet::node_name,
     input::{Columns, FLIGHTS},
     runtimes::Runtimes,
-    shape::Shape,
+    shape::{Secured, Shape},
 };
 
 /// Parses the command line. `Err`: what `main` returns; help or a one-line error is already printed.
@@ -108,7 +108,7 @@ pub struct Cluster {
     /// The database, for example postgres://user:password@localhost/name; needs --store postgres
     #[arg(long, value_name = "URL", required_if_eq("store", "postgres"))]
     pub postgres_url: Option<String>,
-    /// How the processes reach each other: over mutual TLS, with certificates made for the run, or over plain TCP
+    /// How the processes reach each other: over mutual TLS or QUIC, with certificates made for the run, or over plain TCP
     #[arg(long, value_enum, default_value_t)]
     pub transport: Carrying,
     /// Times for networks with round trips below 10 ms: failures are over in a third of the time
@@ -130,6 +130,26 @@ pub enum Carrying {
     /// Encrypted, and both sides show certificates.
     #[default]
     Tls,
+    /// The same in datagrams, with several streams.
+    Quic,
+}
+
+/// How nodes that show certificates reach each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Securing {
+    /// TLS over TCP.
+    #[default]
+    Tls,
+    /// QUIC.
+    Quic,
+}
+
+/// As nodes that have a folder with certificates are told.
+fn secured(folder: Option<&PathBuf>, transport: Securing) -> Option<Secured> {
+    folder.map(|folder| Secured {
+        folder: folder.clone(),
+        quic: transport == Securing::Quic,
+    })
 }
 
 /// Who may serve a shard.
@@ -355,6 +375,9 @@ pub struct Node {
     /// is believed
     #[arg(long, value_name = "FOLDER")]
     pub tls: Option<PathBuf>,
+    /// What the certificates are for, the same on all nodes
+    #[arg(long, value_enum, default_value_t, requires = "tls")]
+    pub transport: Securing,
     /// Whoever is linked is a member, on all nodes or none, and each has all others as seeds: a cluster for `device`
     #[arg(long)]
     pub links: bool,
@@ -449,6 +472,9 @@ pub struct Send {
     /// is believed
     #[arg(long, value_name = "FOLDER")]
     pub tls: Option<PathBuf>,
+    /// What the certificates are for, the same on all nodes
+    #[arg(long, value_enum, default_value_t, requires = "tls")]
+    pub transport: Securing,
     /// The name in the certificate. Default: send
     #[arg(long, requires = "tls")]
     pub name: Option<String>,
@@ -473,7 +499,7 @@ impl Node {
             shards: self.shards,
             voters: self.ownership.voters(self.voters.clone()),
             lan: self.lan,
-            tls: self.tls.clone(),
+            tls: secured(self.tls.as_ref(), self.transport),
         }
     }
 }
@@ -496,7 +522,7 @@ impl Send {
             shards: self.shards,
             voters: self.ownership.voters(self.voters.clone()),
             lan: self.lan,
-            tls: self.tls.clone(),
+            tls: secured(self.tls.as_ref(), self.transport),
         }
     }
 }

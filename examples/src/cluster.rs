@@ -99,9 +99,12 @@ impl Job<'_> {
         progress.say("starting nodes");
         let failures = self.plan.failures();
         let mut shape = options.shape();
-        if options.transport == Carrying::Tls {
-            shape = shape.with_tls(self.shelf.path().join("certs"));
-        }
+        let certificates = self.shelf.path().join("certs");
+        shape = match options.transport {
+            Carrying::Tcp => shape,
+            Carrying::Tls => shape.with_tls(certificates),
+            Carrying::Quic => shape.with_quic(certificates),
+        };
         let mut fleet =
             Fleet::<E>::start(shape, options.runtime, options.nodes, self.shelf, keeping).await?;
         let feed = Feed::new(

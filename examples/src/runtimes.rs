@@ -2,6 +2,34 @@
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
+use shard_adapter::{Tls, runtime::Runtime};
+use shard_asyncstd::{async_std::AsyncStd, smol::Smol};
+use shard_quic::QuicTransport;
+use shard_tokio::Tokio;
+
+/// A runtime that QUIC runs on.
+pub trait Carries: Runtime {
+    /// The transport of a node on it.
+    fn quic(tls: Tls) -> QuicTransport;
+}
+
+impl Carries for Tokio {
+    fn quic(tls: Tls) -> QuicTransport {
+        QuicTransport::tokio(tls)
+    }
+}
+
+impl Carries for AsyncStd {
+    fn quic(tls: Tls) -> QuicTransport {
+        QuicTransport::async_std(tls)
+    }
+}
+
+impl Carries for Smol {
+    fn quic(tls: Tls) -> QuicTransport {
+        QuicTransport::smol(tls)
+    }
+}
 
 /// What a node process runs on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

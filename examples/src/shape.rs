@@ -4,12 +4,12 @@ use core::time::Duration;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use shard_adapter::runtime::Runtime;
 use shard_tokio::{NodeBuilder, Ownership, Peer, Preset};
 
 use crate::{
     certs::{Authority, load},
     failure::Failure,
+    runtimes::Carries,
 };
 
 /// What all nodes of a cluster agree on.
@@ -21,8 +21,17 @@ pub struct Shape {
     pub voters: Vec<String>,
     /// Times for networks with round trips below 10 ms.
     pub lan: bool,
-    /// A folder with certificates, for mutual TLS; without it plain TCP.
-    pub tls: Option<PathBuf>,
+    /// Mutual TLS; without it plain TCP.
+    pub tls: Option<Secured>,
+}
+
+/// Mutual TLS.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Secured {
+    /// A folder with certificates.
+    pub folder: PathBuf,
+    /// Over QUIC, not TCP.
+    pub quic: bool,
 }
 
 /// The cluster whose certificates a program makes for its own run.
@@ -45,7 +54,16 @@ impl Shape {
     /// The same over mutual TLS, with certificates in this folder.
     #[must_use]
     pub fn with_tls(mut self, folder: PathBuf) -> Self {
-        self.tls = Some(folder);
+        let quic = false;
+        self.tls = Some(Secured { folder, quic });
+        self
+    }
+
+    /// The same over QUIC, with certificates in this folder.
+    #[must_use]
+    pub fn with_quic(mut self, folder: PathBuf) -> Self {
+        let quic = true;
+        self.tls = Some(Secured { folder, quic });
         self
     }
 
@@ -54,10 +72,10 @@ impl Shape {
     /// # Errors
     /// The folder cannot be written.
     pub fn certify(&self, name: &str) -> Result<(), Failure> {
-        let Some(folder) = &self.tls else {
+        let Some(secured) = &self.tls else {
             return Ok(());
         };
-        let authority = Authority::open(folder, CLUSTER)?;
+        let authority = Authority::open(&secured.folder, CLUSTER)?;
         authority.sign(Peer::Node, name, DAYS).map(|_| ())
     }
 
@@ -82,7 +100,7 @@ impl Shape {
     ///
     /// # Errors
     /// There is no good certificate for it.
-    pub fn node_on<R: Runtime>(
+    pub fn node_on<R: Carries>(
         &self,
         name: &str,
         seeds: Vec<String>,
@@ -96,8 +114,13 @@ impl Shape {
             } else {
                 Preset::Default
             });
-        if let Some(folder) = &self.tls {
-            node = node.security(load(folder, name)?);
+        if let Some(Secured { folder, quic }) = &self.tls {
+            let tls = load(folder, name)?;
+            node = if *quic {
+                node.transport(R::quic(tls))
+            } else {
+                node.security(tls)
+            };
         }
         Ok(if self.voters.is_empty() {
             node.ownership(Ownership::Trust)

@@ -3,13 +3,15 @@
 use core::time::Duration;
 use std::{collections::BTreeMap, process::ExitCode, thread};
 
-use shard_adapter::{EntityType, LeaveError, Member, Membership, Node, runtime::Runtime};
+use shard_adapter::{EntityType, LeaveError, Member, Membership, Node};
 use tokio::sync::oneshot;
 
 use crate::{
     cli,
     failure::{Failure, say},
-    log, stop,
+    log,
+    runtimes::Carries,
+    stop,
     visitor::Visitor,
 };
 
@@ -17,7 +19,7 @@ use crate::{
 ///
 /// # Errors
 /// It cannot start, or has stopped by itself.
-pub async fn run<R: Runtime>(options: cli::Node) -> Result<ExitCode, Failure> {
+pub async fn run<R: Carries>(options: cli::Node) -> Result<ExitCode, Failure> {
     log::to_stderr();
     let seeds = options.seed.iter().map(ToString::to_string);
     let node = options

@@ -113,6 +113,14 @@ fn with_certificates_nodes_let_nobody_else_in() {
     let second = Node::start("b", &[&first.address], &tls);
     let heard = send(&second, &["user-42", "--tls", &folder]);
     assert!(heard.starts_with("user-42 on "), "{heard}");
+    // The same over QUIC.
+    let quic = [&tls[..], &["--transport", "quic"]].concat();
+    let third = Node::start("a", &[], &quic);
+    let heard = send(
+        &third,
+        &["user-42", "--tls", &folder, "--transport", "quic"],
+    );
+    assert!(heard.starts_with("user-42 on a"), "{heard}");
     let outsider = Command::new(env!("CARGO_BIN_EXE_send"))
         .args(["--seed", &second.address, "user-42"])
         .args(TRUST)

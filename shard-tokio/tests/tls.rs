@@ -8,7 +8,7 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::certs::{Authority, Certified, When};
+use common::certs::{Authority, Certified, When, bad, strict};
 use common::log::log;
 use common::way::{Way, client, connect};
 use common::{builder, free_address, until, within};
@@ -22,42 +22,6 @@ use shard_tokio::{Incarnation, Membership, Node, StartError, TlsConfig, TlsError
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
-
-/// The cases that are refused for the certificate: what the certificate is, and what is said of it.
-fn bad(ca: &Authority) -> Vec<(Option<Certified>, &'static str)> {
-    let other = Authority::new();
-    let good = "shard://test/x";
-    vec![
-        (Some(ca.sign(&[good], When::Past)), "has expired"),
-        (Some(ca.sign(&[good], When::Future)), "is not valid yet"),
-        (
-            Some(other.node("x")),
-            "is not from this cluster's authority",
-        ),
-        (Some(ca.sign(&[], When::Now)), "does not say who it is"),
-        (
-            Some(ca.sign(&[good, "shard://test/y"], When::Now)),
-            "does not say who it is",
-        ),
-        (
-            Some(ca.sign(&["shard://test/x/y"], When::Now)),
-            "does not say who it is",
-        ),
-        (
-            Some(ca.sign(&["shard://elsewhere/x"], When::Now)),
-            "is for another cluster",
-        ),
-        (Some(ca.node("revoked")), "was revoked"),
-        (Some(ca.node("stranger")), "not among those"),
-    ]
-}
-
-/// What a node that refuses `revoked` and does not admit `stranger` needs.
-fn strict(ca: &Authority, name: &str, revoked: &[&Certified]) -> TlsConfig {
-    ca.config(&ca.node(name))
-        .revoked_pem(ca.revoke(revoked))
-        .admit(|peer| peer.name() != "stranger")
-}
 
 #[tokio::test]
 async fn those_that_dial_show_who_they_are() {

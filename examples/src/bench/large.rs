@@ -1,4 +1,4 @@
-//! Small asks to other shards while a large message is on its way over the same TCP connection.
+//! Small asks to other shards while a large message is on its way over the same connection.
 
 use core::time::Duration;
 use std::time::Instant;
@@ -11,6 +11,7 @@ use crate::{
     failure::Failure,
     figures::{Figure, Size, figure},
     latency::Latency,
+    ledger::Shelf,
     process::within,
     shape::Shape,
 };
@@ -18,6 +19,8 @@ use crate::{
 const SHARDS: u32 = 64;
 /// Of a large message.
 const LARGE: usize = (64 << 20) - 1024;
+/// As it is unless it is set.
+const FRAGMENT: u32 = 64 << 10;
 /// More than one of them.
 const WHOLE: u32 = 80 << 20;
 
@@ -45,9 +48,9 @@ struct Pair {
 
 impl Pair {
     /// Messages up to `fragment` bytes travel in one frame.
-    async fn start(fragment: u32) -> Result<Self, Failure> {
-        let shape = Shape::trusting(SHARDS);
+    async fn start(shape: &Shape, fragment: u32) -> Result<Self, Failure> {
         let start = async |name: &str, seeds| {
+            shape.certify(name)?;
             let node = shape.node(name, seeds)?.fragment(fragment);
             let node = node.max_frame(fragment.max(1 << 20)).start();
             node.await.map_err(Failure::run)
@@ -96,8 +99,12 @@ async fn asks(
 }
 
 /// Idle, and with large messages one after the other in parallel: the asks, and how many bytes got through a second.
-async fn measure(fragment: u32, larges: u64) -> Result<(Latency, Latency, f64), Failure> {
-    let pair = Pair::start(fragment).await?;
+async fn measure(
+    shape: &Shape,
+    fragment: u32,
+    larges: u64,
+) -> Result<(Latency, Latency, f64), Failure> {
+    let pair = Pair::start(shape, fragment).await?;
     let shard = |id: &str| entity_shard(id.as_bytes(), SHARDS);
     let large = pair.sinks.entity("large");
     let others = (0..200).map(|number| format!("small-{number}"));
@@ -132,9 +139,10 @@ async fn measure(fragment: u32, larges: u64) -> Result<(Latency, Latency, f64), 
 
 pub(super) fn large(size: Size) -> Result<Vec<Figure>, Failure> {
     let larges = size.of(20).max(2);
+    let shape = Shape::trusting(SHARDS);
     runtime()?.block_on(async {
-        let (idle, busy, rate) = measure(64 << 10, larges).await?;
-        let (_, whole, whole_rate) = measure(WHOLE, larges).await?;
+        let (idle, busy, rate) = measure(&shape, FRAGMENT, larges).await?;
+        let (_, whole, whole_rate) = measure(&shape, WHOLE, larges).await?;
         Ok(vec![
             figure("idle_ask_p99_us", idle.p99_us()),
             figure("large_ask_p99_us", busy.p99_us()),
@@ -144,6 +152,23 @@ pub(super) fn large(size: Size) -> Result<Vec<Figure>, Failure> {
             figure("whole_ask_max_us", whole.micros(1.0)),
             figure("whole_mib_per_s", whole_rate / f64::from(1 << 20)),
             figure("large_over_idle", busy.p99_us() / idle.p99_us()),
+        ])
+    })
+}
+
+/// Over QUIC each lane has a stream of its own.
+pub(super) fn quic_large(size: Size) -> Result<Vec<Figure>, Failure> {
+    let larges = size.of(20).max(2);
+    let shelf = Shelf::new()?;
+    let shape = Shape::trusting(SHARDS).with_quic(shelf.path().to_owned());
+    runtime()?.block_on(async {
+        let (idle, busy, rate) = measure(&shape, FRAGMENT, larges).await?;
+        Ok(vec![
+            figure("quic_idle_ask_p99_us", idle.p99_us()),
+            figure("quic_large_ask_p99_us", busy.p99_us()),
+            figure("quic_large_ask_max_us", busy.micros(1.0)),
+            figure("quic_large_mib_per_s", rate / f64::from(1 << 20)),
+            figure("quic_large_over_idle", busy.p99_us() / idle.p99_us()),
         ])
     })
 }

@@ -2,12 +2,14 @@
 
 use std::{path::Path, sync::Arc, time::Instant};
 
-use shard_tokio::{EntityType, Node, TcpTransport, TlsTransport, Transport};
+use shard_quic::QuicTransport;
+use shard_tokio::{EntityType, Node, TcpTransport, Tls, TlsTransport, Transport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{asks, check, runtime, tells};
 use crate::{
     certs::load,
+    cli::Carrying,
     echo::{Call, Echo},
     failure::Failure,
     figures::{Figure, Size, figure},
@@ -34,9 +36,14 @@ impl Pair {
         Self::of(hosts, None, Shape::trusting(SHARDS)).await
     }
 
-    /// Over TLS, with certificates in this folder.
-    async fn over_tls(folder: &Path) -> Result<Self, Failure> {
-        let shape = Shape::trusting(SHARDS).with_tls(folder.to_owned());
+    /// With certificates in this folder.
+    async fn over(carrying: Carrying, folder: &Path) -> Result<Self, Failure> {
+        let (shape, folder) = (Shape::trusting(SHARDS), folder.to_owned());
+        let shape = match carrying {
+            Carrying::Tcp => shape,
+            Carrying::Tls => shape.with_tls(folder),
+            Carrying::Quic => shape.with_quic(folder),
+        };
         Self::of(false, None, shape).await
     }
 
@@ -125,28 +132,54 @@ pub(super) fn ask_128(size: Size) -> Result<Vec<Figure>, Failure> {
 }
 
 pub(super) fn tls_ask_128(size: Size) -> Result<Vec<Figure>, Failure> {
+    let per_second = secured_ask_128(size, Carrying::Tls)?;
+    Ok(vec![figure("tls_ask_128_per_s", per_second)])
+}
+
+pub(super) fn quic_ask_128(size: Size) -> Result<Vec<Figure>, Failure> {
+    let per_second = secured_ask_128(size, Carrying::Quic)?;
+    Ok(vec![figure("quic_ask_128_per_s", per_second)])
+}
+
+fn secured_ask_128(size: Size, carrying: Carrying) -> Result<f64, Failure> {
     let count = size.of(2_000_000);
     let shelf = Shelf::new()?;
     runtime()?.block_on(async {
-        let pair = Pair::over_tls(shelf.path()).await?;
+        let pair = Pair::over(carrying, shelf.path()).await?;
         asks(&pair.echoes, 128, 128, 128).await?;
         let (asked, took) = timed_async(asks(&pair.echoes, 128, count, 128)).await;
         asked?;
         pair.stop().await?;
-        Ok(vec![figure("tls_ask_128_per_s", per_second(count, took))])
+        Ok(per_second(count, took))
     })
 }
 
-/// Connections to another process that are made, proved on both sides and dropped, 16 at once.
 pub(super) fn tls_handshakes(size: Size) -> Result<Vec<Figure>, Failure> {
+    let over =
+        |tls| -> Arc<dyn Transport> { Arc::new(TlsTransport::new(TcpTransport::new(), tls)) };
+    let per_second = handshakes(size, Carrying::Tls, over)?;
+    Ok(vec![figure("tls_handshakes_per_s", per_second)])
+}
+
+pub(super) fn quic_handshakes(size: Size) -> Result<Vec<Figure>, Failure> {
+    let over = |tls| -> Arc<dyn Transport> { Arc::new(QuicTransport::tokio(tls)) };
+    let per_second = handshakes(size, Carrying::Quic, over)?;
+    Ok(vec![figure("quic_handshakes_per_s", per_second)])
+}
+
+/// Connections to another process that are made, proved on both sides and dropped, 16 at once.
+fn handshakes(
+    size: Size,
+    carrying: Carrying,
+    over: impl FnOnce(Tls) -> Arc<dyn Transport>,
+) -> Result<f64, Failure> {
     const AT_ONCE: u64 = 16;
     let count = size.of(10_000);
     let shelf = Shelf::new()?;
     runtime()?.block_on(async {
-        let pair = Pair::over_tls(shelf.path()).await?;
+        let pair = Pair::over(carrying, shelf.path()).await?;
         let address = pair.other.address().unwrap_or_default().to_owned();
-        let tls = load(shelf.path(), "bench")?;
-        let transport = Arc::new(TlsTransport::new(TcpTransport::new(), tls));
+        let transport = over(load(shelf.path(), "bench")?);
         let dials = async {
             let tasks: Vec<_> = (0..AT_ONCE)
                 .map(|_| {
@@ -155,7 +188,7 @@ pub(super) fn tls_handshakes(size: Size) -> Result<Vec<Figure>, Failure> {
                         for _ in 0..count / AT_ONCE {
                             let mut dialed = transport.dial(&address).await?;
                             // Closed by the other side, which waits for a `Hello`, only once it has proved this one.
-                            for stream in &mut dialed.streams {
+                            if let Some(stream) = dialed.streams.first_mut() {
                                 stream.writer.write_all(&[0; 64]).await?;
                                 let _ = stream.reader.read(&mut [0; 64]).await;
                             }
@@ -173,10 +206,7 @@ pub(super) fn tls_handshakes(size: Size) -> Result<Vec<Figure>, Failure> {
         dialed?;
         pair.stop().await?;
         let count = count / AT_ONCE * AT_ONCE;
-        Ok(vec![figure(
-            "tls_handshakes_per_s",
-            per_second(count, took),
-        )])
+        Ok(per_second(count, took))
     })
 }
 

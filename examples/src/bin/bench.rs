@@ -26,12 +26,13 @@ fn run(options: &cli::Bench) -> Result<ExitCode, Failure> {
         Size::Full
     };
     let rows = figures::select(bench::ROWS, &options.only)?;
-    let is_over_tls = |row: &figures::Row| row.name.starts_with("tls_");
-    let rows = rows.into_iter().filter(|row| match options.transport {
-        None => true,
-        Some(cli::Carrying::Tls) => is_over_tls(row),
-        Some(cli::Carrying::Tcp) => !is_over_tls(row),
-    });
+    let over = |row: &figures::Row| match row.name.split_once('_') {
+        Some(("tls", _)) => cli::Carrying::Tls,
+        Some(("quic", _)) => cli::Carrying::Quic,
+        _ => cli::Carrying::Tcp,
+    };
+    let is_asked = |row: &figures::Row| options.transport.is_none_or(|it| it == over(row));
+    let rows = rows.into_iter().filter(is_asked);
     if !options.json {
         say(format_args!("{}\n", figures::heading()))?;
     }

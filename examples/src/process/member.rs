@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-use shard_adapter::{Entity, EntityTypeBuilder, Node, runtime::Runtime};
+use shard_adapter::{Entity, EntityTypeBuilder, Node};
 use shard_asyncstd::{AsyncStd, smol::Smol};
 use shard_tokio::Tokio;
 use tokio::sync::mpsc;
@@ -17,7 +17,7 @@ use crate::{
     echo::Echo,
     failure::Failure,
     ledger::{Book, DurableLedger, Ledger},
-    runtimes::On,
+    runtimes::{Carries, On},
 };
 
 /// The orders on the command line, if this is a node process.
@@ -46,7 +46,7 @@ pub fn run_here(orders: Orders) -> Result<ExitCode, Failure> {
 }
 
 /// Is a node until told to leave or to stop.
-async fn run<R: Runtime>(orders: Orders) -> Result<ExitCode, Failure> {
+async fn run<R: Carries>(orders: Orders) -> Result<ExitCode, Failure> {
     crate::log::if_asked();
     let Orders {
         name,

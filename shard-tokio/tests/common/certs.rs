@@ -112,3 +112,39 @@ impl Authority {
         self.config(&self.node(name)).build().unwrap()
     }
 }
+
+/// The cases that are refused for the certificate: what the certificate is, and what is said of it.
+pub fn bad(ca: &Authority) -> Vec<(Option<Certified>, &'static str)> {
+    let other = Authority::new();
+    let good = "shard://test/x";
+    vec![
+        (Some(ca.sign(&[good], When::Past)), "has expired"),
+        (Some(ca.sign(&[good], When::Future)), "is not valid yet"),
+        (
+            Some(other.node("x")),
+            "is not from this cluster's authority",
+        ),
+        (Some(ca.sign(&[], When::Now)), "does not say who it is"),
+        (
+            Some(ca.sign(&[good, "shard://test/y"], When::Now)),
+            "does not say who it is",
+        ),
+        (
+            Some(ca.sign(&["shard://test/x/y"], When::Now)),
+            "does not say who it is",
+        ),
+        (
+            Some(ca.sign(&["shard://elsewhere/x"], When::Now)),
+            "is for another cluster",
+        ),
+        (Some(ca.node("revoked")), "was revoked"),
+        (Some(ca.node("stranger")), "not among those"),
+    ]
+}
+
+/// What a node that refuses `revoked` and does not admit `stranger` needs.
+pub fn strict(ca: &Authority, name: &str, revoked: &[&Certified]) -> TlsConfig {
+    ca.config(&ca.node(name))
+        .revoked_pem(ca.revoke(revoked))
+        .admit(|peer| peer.name() != "stranger")
+}

@@ -14,13 +14,13 @@ use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
-use rustls::server::NoServerSessionStorage;
+use rustls::server::{NoServerSessionStorage, WantsServerCert};
 use rustls::version::TLS13;
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls::{ClientConfig, ConfigBuilder, RootCertStore, ServerConfig};
 use webpki::{CertRevocationList, KeyUsage, OwnedCertRevocationList};
 
 use super::verify::{self, Verifier};
-use super::{ALPN, Admit};
+use super::{ALPN, Admit, Handshake};
 use crate::shared::lock;
 use crate::transport::{Identity, Refused};
 
@@ -227,11 +227,12 @@ impl TlsConfig {
         }
         let crls: Arc<[_]> = crls.into();
         let own = Verifier {
-            roots: roots.clone(),
+            roots: Arc::new(roots),
             crls: Arc::clone(&crls),
             algorithms: provider.signature_verification_algorithms,
-            cluster: identity.cluster().to_owned(),
+            cluster: identity.cluster().into(),
             admit: None,
+            refused: None,
         };
         own.verify(certificate, rest, UnixTime::now(), KeyUsage::client_auth())
             .map_err(TlsError::Own)?;
@@ -248,6 +249,7 @@ impl TlsConfig {
             .map_err(|error| self.key.bad("this node's key", error))?;
         Ok(Loaded {
             identity,
+            verifier,
             client: Arc::new(client),
             server: Arc::new(server),
         })
@@ -271,15 +273,25 @@ fn configs(
     client.enable_early_data = false;
     client.enable_sni = false;
     client.alpn_protocols = vec![ALPN.to_vec()];
-    let mut server = ServerConfig::builder_with_provider(Arc::clone(provider))
+    let server = accepting(provider, verifier)?.with_single_cert(chain.to_vec(), server_key)?;
+    Ok((client, closed(server)))
+}
+
+fn accepting(
+    provider: &Arc<CryptoProvider>,
+    verifier: &Arc<Verifier>,
+) -> Result<ConfigBuilder<ServerConfig, WantsServerCert>, rustls::Error> {
+    Ok(ServerConfig::builder_with_provider(Arc::clone(provider))
         .with_protocol_versions(&[&TLS13])?
-        .with_client_cert_verifier(Arc::clone(verifier) as _)
-        .with_single_cert(chain.to_vec(), server_key)?;
+        .with_client_cert_verifier(Arc::clone(verifier) as _))
+}
+
+fn closed(mut server: ServerConfig) -> ServerConfig {
     server.session_storage = Arc::new(NoServerSessionStorage {});
     server.send_tls13_tickets = 0;
     server.max_early_data_size = 0;
     server.alpn_protocols = vec![ALPN.to_vec()];
-    Ok((client, server))
+    server
 }
 
 fn certificates(
@@ -325,6 +337,7 @@ impl fmt::Debug for TlsConfig {
 
 struct Loaded {
     identity: Identity,
+    verifier: Arc<Verifier>,
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
 }
@@ -409,6 +422,41 @@ impl Tls {
     pub fn server_config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.current().server)
     }
+
+    /// [`Tls::client_config`] for one connection of a transport whose own TLS hands on alerts instead of errors, as that of
+    /// QUIC does, and what it means.
+    ///
+    /// # Errors
+    /// None are known.
+    pub fn dialing(&self) -> Result<(ClientConfig, Handshake), rustls::Error> {
+        let loaded = self.current();
+        let (verifier, handshake) = watched(&loaded);
+        let mut client = ClientConfig::clone(&loaded.client);
+        client.dangerous().set_certificate_verifier(verifier);
+        Ok((client, handshake))
+    }
+
+    /// [`Tls::server_config`], likewise.
+    ///
+    /// # Errors
+    /// None are known.
+    pub fn accepting(&self) -> Result<(ServerConfig, Handshake), rustls::Error> {
+        let loaded = self.current();
+        let (verifier, handshake) = watched(&loaded);
+        let server = accepting(loaded.server.crypto_provider(), &verifier)?
+            .with_cert_resolver(Arc::clone(&loaded.server.cert_resolver));
+        Ok((closed(server), handshake))
+    }
+}
+
+/// For one handshake, with a place for why the peer is refused.
+fn watched(loaded: &Loaded) -> (Arc<Verifier>, Handshake) {
+    let handshake = Handshake::default();
+    let verifier = Verifier {
+        refused: Some(Arc::clone(&handshake.refused)),
+        ..Verifier::clone(&loaded.verifier)
+    };
+    (Arc::new(verifier), handshake)
 }
 
 impl fmt::Debug for Tls {

@@ -48,6 +48,7 @@
 //! their names.
 
 mod config;
+mod handshake;
 mod reason;
 mod verify;
 
@@ -63,6 +64,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, join, split};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 pub use config::{Tls, TlsConfig, TlsError};
+pub use handshake::Handshake;
 
 use super::{Arriving, BoxFuture, Connection, Identity, Listener, Stream, Transport};
 
@@ -176,12 +178,7 @@ fn only(connection: Connection) -> io::Result<(String, Stream)> {
 
 /// Who the peer is, after a handshake that looked at the certificate.
 fn proven(state: &CommonState) -> io::Result<Identity> {
-    if state.alpn_protocol() != Some(ALPN) {
-        return Err(reason::no_protocol().into());
-    }
-    let certificate = state.peer_certificates().and_then(<[_]>::first);
-    let certificate = certificate.ok_or(io::ErrorKind::InvalidData)?;
-    Ok(verify::identity(certificate)?)
+    handshake::proven(state.alpn_protocol(), state.peer_certificates())
 }
 
 fn connection(

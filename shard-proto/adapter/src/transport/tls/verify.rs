@@ -1,7 +1,7 @@
 //! Whether a certificate says who a peer of this cluster is.
 
 use core::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
@@ -46,12 +46,15 @@ pub(super) fn identity(certificate: &CertificateDer<'_>) -> Result<Identity, Ref
 }
 
 /// Judges both sides' certificates by the same rules: not by where they were dialed, but by who they are.
+#[derive(Clone)]
 pub(super) struct Verifier {
-    pub(super) roots: RootCertStore,
+    pub(super) roots: Arc<RootCertStore>,
     pub(super) crls: Arc<[CertRevocationList<'static>]>,
     pub(super) algorithms: WebPkiSupportedAlgorithms,
-    pub(super) cluster: String,
+    pub(super) cluster: Arc<str>,
     pub(super) admit: Option<Admit>,
+    /// Where to write down why a peer was refused: for one handshake.
+    pub(super) refused: Option<Arc<OnceLock<Refused>>>,
 }
 
 impl fmt::Debug for Verifier {
@@ -86,13 +89,20 @@ impl Verifier {
             .verify_for_usage(algorithms, roots, chain, now, usage, revocation, None)
             .map_err(|error| untrusted(&error))?;
         let identity = identity(certificate)?;
-        if identity.cluster() != self.cluster {
+        if identity.cluster() != &*self.cluster {
             return Err(Refused::new(OTHER_CLUSTER, identity.to_string()));
         }
         if self.admit.as_ref().is_some_and(|admit| !admit(&identity)) {
             return Err(Refused::new(NOT_ADMITTED, identity.to_string()));
         }
         Ok(identity)
+    }
+
+    fn refuse(&self, refused: Refused) -> Error {
+        if let Some(told) = &self.refused {
+            let _ = told.set(refused.clone());
+        }
+        alert(refused)
     }
 }
 
@@ -156,9 +166,9 @@ impl ServerCertVerifier for Verifier {
     ) -> Result<ServerCertVerified, Error> {
         let identity = self
             .verify(certificate, chain, now, KeyUsage::server_auth())
-            .map_err(alert)?;
+            .map_err(|refused| self.refuse(refused))?;
         if identity.kind() != Peer::Node {
-            return Err(alert(Refused::new(NOT_A_NODE, identity.to_string())));
+            return Err(self.refuse(Refused::new(NOT_A_NODE, identity.to_string())));
         }
         Ok(ServerCertVerified::assertion())
     }
@@ -199,7 +209,7 @@ impl ClientCertVerifier for Verifier {
     ) -> Result<ClientCertVerified, Error> {
         self.verify(certificate, chain, now, KeyUsage::client_auth())
             .map(|_| ClientCertVerified::assertion())
-            .map_err(alert)
+            .map_err(|refused| self.refuse(refused))
     }
 
     fn verify_tls12_signature(
