@@ -104,9 +104,7 @@ impl QuicTransport {
     }
 
     /// How long nothing may come from the other side before a connection is given up; at least 1 ms. The shorter of both sides'
-    /// counts. Default: 5 s, as for a link ([`NodeBuilder::link_timeout`]), which notices by itself as well.
-    ///
-    /// [`NodeBuilder::link_timeout`]: shard_adapter::NodeBuilder::link_timeout
+    /// counts. Default: 5 s, which is when a link gives up a peer of which it hears nothing.
     #[must_use]
     pub const fn idle_timeout(mut self, timeout: Duration) -> Self {
         self.settings.idle_timeout = timeout;
