@@ -71,7 +71,8 @@ impl Shared {
         }
     }
 
-    /// Ready when all streams were: what came last on one must not be lost because another one ended first.
+    /// Ready when all streams were: what came last on one must not be lost because another one ended first. So all of them
+    /// have to be read.
     fn poll_ended(&self, stream: usize, cx: &Context<'_>) -> Poll<()> {
         let mut ends = lock(&self.ends);
         if ends.left == 0 {

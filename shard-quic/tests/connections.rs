@@ -279,7 +279,7 @@ async fn connections_go_on_from_another_address() {
         let (two, mut dialed, mut accepted) = connected().await;
         echo(&mut dialed, &mut accepted, 1).await;
         two.dialer
-            .rebind(UdpSocket::bind("127.0.0.2:0").unwrap())
+            .rebind(UdpSocket::bind("127.0.0.1:0").unwrap())
             .unwrap();
         for stream in 0..9 {
             echo(&mut dialed, &mut accepted, stream).await;
@@ -306,8 +306,7 @@ async fn names_are_looked_up() {
         let (dialed, accepted) = tokio::join!(two.dialer.dial(&address), accept);
         assert_eq!(dialed.unwrap().peer, address);
         accepted.unwrap();
-        let error = two.dialer.dial("no.such.name.invalid:1").await;
-        error.unwrap_err();
+        two.dialer.dial("nowhere").await.unwrap_err();
     })
     .await;
 }

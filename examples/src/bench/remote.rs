@@ -188,7 +188,8 @@ fn handshakes(
                         for _ in 0..count / AT_ONCE {
                             let mut dialed = transport.dial(&address).await?;
                             // Closed by the other side, which waits for a `Hello`, only once it has proved this one.
-                            if let Some(stream) = dialed.streams.first_mut() {
+                            // Of several streams it lets none but the first be opened before.
+                            if let [stream] = &mut dialed.streams[..] {
                                 stream.writer.write_all(&[0; 64]).await?;
                                 let _ = stream.reader.read(&mut [0; 64]).await;
                             }
