@@ -18,15 +18,17 @@
 //! incarnation. When the halves of a cluster that removed each other meet again, each node yields to the older ones:
 //! the oldest node's half goes on.
 //!
-//! What it is not: proof against members that lie. A member can call any other down; links keep strangers out.
+//! What it is not: proof against members that lie. A member can call any other down, or say that it lives anew, and
+//! ends its life by that; links keep strangers out.
 
 mod codec;
 mod config;
 mod identity;
+mod runtime;
 #[cfg(test)]
 mod tests;
 
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -35,17 +37,16 @@ use core::time::Duration;
 use bytes::Bytes;
 use codec::SwimCodec;
 pub use config::SwimConfig;
-use foca::{Foca, Message, NoCustomBroadcast, Notification, State, Timer};
+use foca::{Foca, Message, NoCustomBroadcast, State, Timer};
 use identity::Phase;
 pub use identity::SwimIdentity;
+use runtime::{Effects, Random};
 
 use super::ConfigError;
 use crate::hash::SplitMix64;
 use crate::membership::{MemberChange, MemberState, RemovalCause};
 use crate::{Incarnation, Instant, NodeId};
 
-/// Packets that wait to be sent. Any may be lost.
-const MAX_PACKETS: usize = 4_096;
 /// Ended lives that are remembered.
 const MAX_ENDED: usize = 65_536;
 /// Timers handled in one go.
@@ -108,62 +109,6 @@ impl fmt::Display for SwimError {
 }
 
 impl core::error::Error for SwimError {}
-
-/// Randomness for `foca`.
-struct Random(SplitMix64);
-
-impl rand_core::TryRng for Random {
-    type Error = core::convert::Infallible;
-
-    fn try_next_u32(&mut self) -> Result<u32, Self::Error> {
-        Ok((self.0.next_u64() >> 32) as u32)
-    }
-
-    fn try_next_u64(&mut self) -> Result<u64, Self::Error> {
-        Ok(self.0.next_u64())
-    }
-
-    fn try_fill_bytes(&mut self, dst: &mut [u8]) -> Result<(), Self::Error> {
-        for chunk in dst.chunks_mut(8) {
-            let bytes = self.0.next_u64().to_le_bytes();
-            chunk
-                .iter_mut()
-                .zip(bytes)
-                .for_each(|(to, byte)| *to = byte);
-        }
-        Ok(())
-    }
-}
-
-/// What one call into `foca` leads to.
-#[derive(Default)]
-struct Effects {
-    packets: VecDeque<(SwimIdentity, Bytes)>,
-    timers: Vec<(Duration, Timer<SwimIdentity>)>,
-    defunct: bool,
-}
-
-impl foca::Runtime<SwimIdentity> for &mut Effects {
-    fn notify(&mut self, notification: Notification<'_, SwimIdentity>) {
-        // Members are compared as a whole, see `Swim::next_change`.
-        self.defunct |= matches!(notification, Notification::Defunct);
-    }
-
-    fn send_to(&mut self, to: SwimIdentity, data: &[u8]) {
-        // Who left is not called back.
-        if to.phase == Phase::Left {
-            return;
-        }
-        if self.packets.len() >= MAX_PACKETS {
-            self.packets.pop_front();
-        }
-        self.packets.push_back((to, Bytes::copy_from_slice(data)));
-    }
-
-    fn submit_after(&mut self, event: Timer<SwimIdentity>, after: Duration) {
-        self.timers.push((after, event));
-    }
-}
 
 /// A member as the owner was told.
 #[derive(Clone)]
