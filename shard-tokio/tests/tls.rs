@@ -4,22 +4,25 @@
 
 mod common;
 
-use std::fs;
-use std::sync::Arc;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
+use std::{fs, io};
 
 use common::certs::{Authority, Certified, When, bad, strict};
 use common::log::log;
 use common::way::{Way, client, connect};
-use common::{builder, free_address, until, within};
+use common::{builder, builder_on, free_address, until, within};
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::version::{TLS12, TLS13};
 use shard_tokio::proto::hash::node_id;
 use shard_tokio::proto::wire::control::Refusal;
-use shard_tokio::{Incarnation, Membership, Node, StartError, TlsConfig, TlsError};
-use tokio::io::AsyncReadExt;
+use shard_tokio::transport::{BoxFuture, Connection, Listener, Refused, Stream, Transport};
+use shard_tokio::{Incarnation, Membership, Node, StartError, TcpTransport, TlsConfig, TlsError};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
@@ -57,7 +60,7 @@ async fn those_that_dial_show_who_they_are() {
         }
         log.line(&["WARN", "speaks no TLS 1.3"]).await;
         log.line(&["WARN", "another protocol over TLS"]).await;
-        std::io::Write::write_all(
+        io::Write::write_all(
             &mut std::net::TcpStream::connect(&seeds[0]).unwrap(),
             b"GET / HTTP/1.1\r\n\r\n",
         )
@@ -174,6 +177,39 @@ async fn nobody_speaks_in_another_name() {
     .await;
 }
 
+/// Whoever has a certificate can end a life, and nothing but that life: see the docs of `transport::tls`.
+#[tokio::test]
+async fn whoever_is_said_to_be_over_comes_back() {
+    within(60, "slander", async {
+        let way = Way::tls();
+        let seeds = common::all(2, |_| free_address());
+        let start = async |name, address| {
+            let node = way.builder(name, address, &seeds);
+            let node = node.membership(Membership::Links).start().await;
+            node.unwrap()
+        };
+        let a = start("a", &seeds[0]).await;
+        let mut life = Incarnation(0);
+        // That it has ended, and that it was followed by another, of the far future.
+        for ahead in [0, u64::MAX] {
+            let b = start("b", &seeds[1]).await;
+            let node = b.id();
+            let known = || a.members().into_iter().find(|it| it.node == node);
+            until(|| known().is_some_and(|it| it.incarnation > life)).await;
+            life = known().unwrap().incarnation;
+            let door = way.door(&seeds[1], "x").await;
+            let lie = move || door.slander(("x", 1), |theirs| theirs.saturating_add(ahead));
+            tokio::task::spawn_blocking(lie).await.unwrap();
+            b.stopped().await;
+        }
+        let b = start("b", &seeds[1]).await;
+        until(|| a.members().len() == 2 && b.members().len() == 2).await;
+        b.shutdown().await;
+        a.shutdown().await;
+    })
+    .await;
+}
+
 /// Both sides say in their logs what was wrong.
 #[tokio::test]
 async fn whoever_is_refused_reads_why() {
@@ -195,6 +231,79 @@ async fn whoever_is_refused_reads_why() {
         until(|| b.stats().connections.refused_by_peers > 1).await;
         assert_eq!((a.members().len(), b.members().len()), (1, 1));
         b.shutdown().await;
+        a.shutdown().await;
+    })
+    .await;
+}
+
+/// Dials connections that cannot be written to, and say why to whoever tried and goes on reading.
+struct Slammed(TcpTransport);
+
+#[derive(Clone, Default)]
+struct Door(Arc<Mutex<(bool, Option<Waker>)>>);
+
+impl Transport for Slammed {
+    fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>> {
+        self.0.listen(address)
+    }
+
+    fn dial<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Connection>> {
+        let (peer, door) = (address.to_owned(), Door::default());
+        let streams = vec![Stream::new(door.clone(), door)];
+        let identity = None;
+        Box::pin(core::future::ready(Ok(Connection {
+            peer,
+            identity,
+            streams,
+        })))
+    }
+}
+
+impl AsyncWrite for Door {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
+        let mut state = self.0.lock().unwrap();
+        state.0 = true;
+        if let Some(reader) = state.1.take() {
+            reader.wake();
+        }
+        Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncRead for Door {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        _: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut state = self.0.lock().unwrap();
+        if state.0 {
+            return Poll::Ready(Err(Refused::new("it is shut", String::new()).into()));
+        }
+        state.1 = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+/// The other side's reason may be read only after writing has failed for it.
+#[tokio::test]
+async fn whoever_cannot_write_reads_why() {
+    within(60, "the reason", async {
+        let (log, _guard) = log();
+        let seeds = common::all(2, |_| free_address());
+        let slammed = Slammed(TcpTransport::new());
+        let a = builder_on("a", &seeds[0], &seeds, slammed);
+        let a = a.start().await.unwrap();
+        until(|| a.stats().connections.refused_by_peers > 1).await;
+        log.line(&["WARN", &seeds[1], "it is shut"]).await;
         a.shutdown().await;
     })
     .await;

@@ -70,6 +70,11 @@ impl Door {
     pub fn open(&self, name: &str, incarnation: u64) -> Result<Wire, Refusal> {
         Wire::open_in(self.cluster, &self.address, name, incarnation)
     }
+
+    /// Says to the node that its life is over.
+    pub fn slander(&self, who: (&str, u64), newest: impl FnOnce(u64) -> u64) {
+        Wire::slander(self.cluster, &self.address, who, newest);
+    }
 }
 
 /// An address whose connections go on over TLS.

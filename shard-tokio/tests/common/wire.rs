@@ -33,6 +33,42 @@ impl Wire {
         name: &str,
         incarnation: u64,
     ) -> Result<Self, Refusal> {
+        let mut wire = Self::greet(cluster, address, name, incarnation);
+        let mut theirs = Incarnation(0);
+        loop {
+            match wire.answer() {
+                Ok(Some(incarnation)) => theirs = incarnation,
+                Ok(None) => break,
+                Err(refusal) => return Err(refusal),
+            }
+        }
+        wire.say(
+            Term(0),
+            &Control::Welcome(Welcome {
+                version: 1,
+                incarnation: theirs,
+                expected: &0_u64.to_le_bytes(),
+            }),
+        );
+        Ok(wire)
+    }
+
+    /// Says to a node that its life is over: that the newest life of it is this one of those that `newest` makes of it.
+    pub fn slander(
+        cluster: &str,
+        address: &str,
+        (name, incarnation): (&str, u64),
+        newest: impl FnOnce(u64) -> u64,
+    ) {
+        let mut wire = Self::greet(cluster, address, name, incarnation);
+        let theirs = wire.answer().unwrap().expect("a hello");
+        let newest = Incarnation(newest(theirs.0));
+        let refusal = Refusal::Incarnation { newest };
+        wire.say(Term(0), &Control::Refused(refusal));
+        assert!(wire.closed());
+    }
+
+    fn greet(cluster: &str, address: &str, name: &str, incarnation: u64) -> Self {
         let stream = TcpStream::connect(address).unwrap();
         stream
             .set_read_timeout(Some(Duration::from_secs(5)))
@@ -60,28 +96,21 @@ impl Wire {
                 dialer: true,
             }),
         );
-        let mut theirs = Incarnation(0);
-        loop {
-            let bytes = wire.next().expect("an answer");
-            let Ok(Decoded::Frame(frame)) = Frame::decode(&bytes, MAX) else {
-                panic!()
-            };
-            match frame.control().unwrap() {
-                Control::Hello(hello) => theirs = hello.incarnation,
-                Control::Welcome(_) => break,
-                Control::Refused(refusal) => return Err(refusal),
-                other => panic!("{other:?}"),
-            }
+        wire
+    }
+
+    /// What comes next of a handshake: a life, or a welcome.
+    fn answer(&mut self) -> Result<Option<Incarnation>, Refusal> {
+        let bytes = self.next().expect("an answer");
+        let Ok(Decoded::Frame(frame)) = Frame::decode(&bytes, MAX) else {
+            panic!()
+        };
+        match frame.control().unwrap() {
+            Control::Hello(hello) => Ok(Some(hello.incarnation)),
+            Control::Welcome(_) => Ok(None),
+            Control::Refused(refusal) => Err(refusal),
+            other => panic!("{other:?}"),
         }
-        wire.say(
-            Term(0),
-            &Control::Welcome(Welcome {
-                version: 1,
-                incarnation: theirs,
-                expected: &0_u64.to_le_bytes(),
-            }),
-        );
-        Ok(wire)
     }
 
     fn next(&mut self) -> Option<Vec<u8>> {

@@ -73,6 +73,9 @@ struct Out {
     writer: Box<dyn AsyncWrite + Send + Unpin>,
     chunks: VecDeque<Bytes>,
     bytes: usize,
+    /// It failed before the link stood. What the other side said before it closed is perhaps not read yet, such as why
+    /// it did: the reader ends the connection, or the core when the time for a handshake is over.
+    broken: bool,
 }
 
 impl Drop for Channel {
@@ -250,6 +253,7 @@ impl Links {
                     writer: stream.writer,
                     chunks: VecDeque::new(),
                     bytes: 0,
+                    broken: false,
                 },
             }
         });
@@ -354,6 +358,11 @@ impl Links {
                     self.blocked.push((id, stream));
                     return;
                 }
+                Poll::Ready(Err(_)) if !core.is_linked(conn.link) => {
+                    out.broken = true;
+                    self.blocked.push((id, stream));
+                    return;
+                }
                 Poll::Ready(Err(error)) => {
                     let closed = NetEvent::Closed(id, Some(error));
                     let _ = self.shared.inbox.push(Input::Net(closed), usize::MAX);
@@ -416,8 +425,11 @@ fn channel(conns: &mut Conns, id: ConnId, stream: StreamIndex) -> Option<&mut Ch
 }
 
 impl Out {
-    /// Ready when all is written.
+    /// Ready when all is written. Never again once it is broken.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.broken {
+            return Poll::Pending;
+        }
         while !self.chunks.is_empty() {
             let mut slices = [IoSlice::new(&[]); SLICES];
             let mut count = 0;
@@ -446,6 +458,9 @@ impl Out {
     }
 
     async fn finish(&mut self) -> io::Result<()> {
+        if self.broken {
+            return Ok(());
+        }
         core::future::poll_fn(|cx| self.poll_write(cx)).await?;
         core::future::poll_fn(|cx| Pin::new(&mut *self.writer).poll_shutdown(cx)).await
     }
