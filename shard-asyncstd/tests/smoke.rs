@@ -1,11 +1,16 @@
 //! What a runtime has to do, on async-std and on smol.
 #![cfg(all(feature = "async-std", feature = "smol"))]
 
+#[path = "../../shard-tokio/tests/common/certs.rs"]
+#[allow(dead_code, missing_docs, unreachable_pub)]
+mod certs;
 mod common;
 
 use core::time::Duration;
 use std::sync::Arc;
+use std::time::Instant;
 
+use certs::Authority;
 use common::{Say, World, ask_all, builder, hosted, map_that, run, scribes, until};
 use shard_adapter::runtime::Runtime;
 use shard_adapter::{AskError, Node};
@@ -38,6 +43,7 @@ on_both!(
     an_entity_that_hangs_is_aborted,
     whoever_sends_without_waiting_lets_others_run,
     nodes_find_each_other_and_leave,
+    nodes_find_each_other_over_tls,
     other_networks_have_to_be_allowed,
 );
 
@@ -68,8 +74,10 @@ async fn an_ask_ends_in_time<R: Runtime>() {
     let node = Node::<R>::standalone().await.unwrap();
     let scribes = scribes(&node, &Arc::default()).await;
     let (one, timeout) = (scribes.entity("one"), Duration::from_millis(50));
+    let start = Instant::now();
     let answer = one.ask_for(Say::Hang, timeout).await;
     assert!(matches!(answer, Err(AskError::Timeout)), "{answer:?}");
+    assert!(start.elapsed() >= timeout, "{:?}", start.elapsed());
     node.shutdown().await;
 }
 
@@ -125,6 +133,34 @@ async fn nodes_find_each_other_and_leave<R: Runtime>() {
     b.leave().await.unwrap();
     ask_all(&on_a).await;
     assert_eq!(hosted(&on_a.shard_map(), &a), 32);
+    a.shutdown().await;
+}
+
+async fn nodes_find_each_other_over_tls<R: Runtime>() {
+    let world = Arc::<World>::default();
+    let ca = Authority::new();
+    let start = async |name, seeds: &[&str]| {
+        let node = builder::<R>(name, &["a"], seeds).security(ca.tls(name));
+        node.start().await.unwrap()
+    };
+    let a = start("a", &[]).await;
+    let b = start("b", &[a.address()]).await;
+    let on_a = scribes(&a, &world).await;
+    let on_b = scribes(&b, &world).await;
+    on_b.ready().await.unwrap();
+    ask_all(&on_a).await;
+    map_that(&on_a, |map| hosted(map, &a) == 16 && hosted(map, &b) == 16).await;
+    ask_all(&on_b).await;
+    // Another authority's node is none of this cluster's.
+    let stranger = builder::<R>("c", &["a"], &[a.address()]).security(Authority::new().tls("c"));
+    let stranger = stranger.start().await.unwrap();
+    until("the stranger is refused", || {
+        a.stats().connections.refused > 0
+    })
+    .await;
+    assert_eq!((a.members().len(), stranger.members().len()), (2, 1));
+    stranger.shutdown().await;
+    b.leave().await.unwrap();
     a.shutdown().await;
 }
 

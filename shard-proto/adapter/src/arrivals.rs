@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 
 use crate::driver::NetEvent;
 use crate::faults::Faults;
-use crate::shared::{Input, NodeShared, lock};
+use crate::lock::lock;
+use crate::shared::{Input, NodeShared};
 use crate::transport::{Arriving, Listener, Refused};
 
 /// Bounds of what arrived and has not said who it is.

@@ -1,8 +1,9 @@
 //! Waiting for an answer: reusable slots, so that an ask costs no allocation and no timer.
 //!
 //! A slot belongs to the asker while it waits. Whoever shall answer holds the slot and the number of the ask; once the
-//! asker is gone (answered, out of time, dropped) the number is over and a late answer is ignored. Deadlines are
-//! looked at by one sweep for all slots every [`TICK`].
+//! asker is gone (answered, out of time, dropped) the number is over and a late answer is ignored. One sweep for all
+//! slots, every [`TICK`], looks at deadlines. An asker does not read the clock: its time begins when a sweep first
+//! meets it, so that a sweep that is late makes an ask longer, never shorter.
 
 use core::any::Any;
 use core::cell::Cell;
@@ -12,12 +13,13 @@ use core::pin::Pin;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use shard_proto::Instant;
 
 use crate::body::Encoded;
 use crate::error::AskError;
+use crate::lock::lock;
 use crate::message::Message;
 
 /// How often deadlines are looked at.
@@ -25,8 +27,21 @@ pub(crate) const TICK: Duration = Duration::from_millis(25);
 
 pub(crate) struct Slot<R> {
     state: Mutex<State<R>>,
-    /// In microseconds; 0 while nobody waits.
-    deadline: AtomicU64,
+    /// 0 while nobody waits; a timeout, marked by [`FRESH`], until a sweep comes by; then the deadline. In microseconds.
+    /// Written under the lock.
+    time: AtomicU64,
+}
+
+/// No sweep has met the ask.
+const FRESH: u64 = 1 << 63;
+
+/// When an ask ends.
+fn deadline(time: u64, now: Instant) -> Instant {
+    if time & FRESH == 0 {
+        Instant::from_micros(time)
+    } else {
+        now.after(Duration::from_micros(time & !FRESH))
+    }
 }
 
 struct State<R> {
@@ -48,12 +63,12 @@ impl<R> Slot<R> {
                 answer: None,
                 asker: None,
             }),
-            deadline: AtomicU64::new(0),
+            time: AtomicU64::new(0),
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, State<R>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn resolve(&self, number: u64, answer: Result<Given<R>, AskError>) {
@@ -69,17 +84,26 @@ impl<R> Slot<R> {
         }
     }
 
-    fn expire(&self, now: u64) {
-        let due = |deadline| deadline != 0 && deadline <= now;
-        if !due(self.deadline.load(Ordering::Relaxed)) {
+    fn sweep(&self, now: u64, clock: &dyn Fn() -> Instant) {
+        let nothing = |time| time == 0 || (now < time && time < FRESH);
+        if nothing(self.time.load(Ordering::Relaxed)) {
             return;
         }
         let state = self.lock();
         // It may be another ask by now.
-        if due(self.deadline.load(Ordering::Relaxed)) {
+        let time = self.time.load(Ordering::Relaxed);
+        if nothing(time) {
+            return;
+        }
+        if time & FRESH == 0 {
             let number = state.number;
             drop(state);
             self.resolve(number, Err(AskError::Timeout));
+        } else {
+            // It may have begun after this sweep did.
+            let deadline = deadline(time, clock()).as_micros();
+            self.time
+                .store(deadline.clamp(1, FRESH - 1), Ordering::Relaxed);
         }
     }
 }
@@ -108,7 +132,7 @@ impl<R: Send + 'static> Responder<R> {
     pub(crate) fn erase(mut self) -> Option<Pending> {
         let slot = self.slot.take()?;
         Some(Pending {
-            deadline: slot.deadline.load(Ordering::Relaxed),
+            time: slot.time.load(Ordering::Relaxed),
             slot,
             number: self.number,
         })
@@ -127,7 +151,8 @@ impl<R> Drop for Responder<R> {
 pub(crate) struct Pending {
     slot: Arc<dyn AnySlot>,
     number: u64,
-    deadline: u64,
+    /// As of its slot.
+    time: u64,
 }
 
 trait AnySlot: Send + Sync {
@@ -150,8 +175,9 @@ impl Pending {
         self.slot.resolve_encoded(self.number, answer);
     }
 
-    pub(crate) const fn deadline(&self) -> Instant {
-        Instant::from_micros(self.deadline)
+    /// Never earlier than the ask's timeout, if `now` is not earlier than the ask.
+    pub(crate) fn deadline(&self, now: Instant) -> Instant {
+        deadline(self.time, now)
     }
 
     /// With its type again, for an entity on this node. `None` if it is of another type.
@@ -200,27 +226,26 @@ impl<R: Send + 'static> Pool<R> {
 
     fn stripe(&self) -> MutexGuard<'_, Vec<Arc<Slot<R>>>> {
         let stripe = &self.free[stripe_of_this_thread() % self.free.len()];
-        stripe.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&stripe.0)
     }
 
-    /// Begins to wait until `deadline`.
+    /// Begins to wait: at least for `timeout`, and for two ticks more at most, if ticks are on time.
     pub(crate) fn wait<P: AsRef<Self>>(
         pool: P,
-        deadline: Instant,
+        timeout: Duration,
     ) -> (Waiting<P, R>, Responder<R>) {
         let this = pool.as_ref();
         let free = this.stripe().pop();
         let slot = free.unwrap_or_else(|| {
             let slot = Arc::new(Slot::new());
-            let mut all = this.all.lock().unwrap_or_else(PoisonError::into_inner);
-            all.push(Arc::clone(&slot));
+            lock(&this.all).push(Arc::clone(&slot));
             slot
         });
         let number = {
             let mut state = slot.lock();
             state.number += 1;
-            let micros = deadline.as_micros().max(1);
-            slot.deadline.store(micros, Ordering::Relaxed);
+            let micros = shard_proto::micros(timeout).min(FRESH - 1);
+            slot.time.store(FRESH | micros, Ordering::Relaxed);
             state.number
         };
         let responder = Responder {
@@ -242,14 +267,14 @@ impl<R: Send + 'static> Pool<R> {
 
 /// What has deadlines.
 pub(crate) trait Sweep: Send + Sync {
-    fn sweep(&self, now: Instant);
+    /// `now` is what the clock shows.
+    fn sweep(&self, now: Instant, clock: &dyn Fn() -> Instant);
 }
 
 impl<R: Send + 'static> Sweep for Pool<R> {
-    fn sweep(&self, now: Instant) {
-        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        for slot in all.iter() {
-            slot.expire(now.as_micros());
+    fn sweep(&self, now: Instant, clock: &dyn Fn() -> Instant) {
+        for slot in lock(&self.all).iter() {
+            slot.sweep(now.as_micros(), clock);
         }
     }
 }
@@ -323,7 +348,7 @@ impl<P: AsRef<Pool<R>>, R: Send + 'static> Drop for Waiting<P, R> {
         };
         let mut state = slot.lock();
         state.number += 1;
-        slot.deadline.store(0, Ordering::Relaxed);
+        slot.time.store(0, Ordering::Relaxed);
         // Dropped outside the lock: they are the application's.
         let answer = state.answer.take();
         let asker = state.asker.take();
@@ -384,15 +409,23 @@ impl Asks {
 mod tests {
     use super::*;
 
-    fn deadline(micros: u64) -> Instant {
-        Instant::from_micros(micros)
+    const TIMEOUT: Duration = Duration::from_micros(100);
+
+    fn sweep(pool: &Pool<u64>, micros: u64) {
+        let now = Instant::from_micros(micros);
+        pool.sweep(now, &|| now);
+    }
+
+    fn is_waiting<P: AsRef<Pool<u64>>>(waiting: &Waiting<P, u64>) -> bool {
+        let slot = waiting.slot.as_ref().unwrap();
+        slot.lock().answer.is_none()
     }
 
     #[tokio::test]
     async fn an_answer_arrives_and_the_slot_is_used_again() {
         let pool = Pool::<u64>::new();
         for n in 0..10 {
-            let (waiting, responder) = Pool::wait(&pool, deadline(1));
+            let (waiting, responder) = Pool::wait(&pool, TIMEOUT);
             responder.answer(n);
             assert_eq!(waiting.await, Ok(n));
         }
@@ -402,9 +435,9 @@ mod tests {
     #[tokio::test]
     async fn a_late_answer_does_not_reach_the_next_ask() {
         let pool = Pool::<u64>::new();
-        let (waiting, late) = Pool::wait(&pool, deadline(1));
+        let (waiting, late) = Pool::wait(&pool, TIMEOUT);
         drop(waiting);
-        let (waiting, responder) = Pool::wait(&pool, deadline(1));
+        let (waiting, responder) = Pool::wait(&pool, TIMEOUT);
         late.answer(1);
         responder.answer(2);
         assert_eq!(waiting.await, Ok(2));
@@ -413,23 +446,67 @@ mod tests {
     #[tokio::test]
     async fn deadlines_and_dropped_responders_end_the_wait() {
         let pool = Pool::<u64>::new();
-        let (early, _kept) = Pool::wait(&pool, deadline(10));
-        let (late, responder) = Pool::wait(&pool, deadline(20));
-        pool.sweep(deadline(10));
+        let (early, _kept) = Pool::wait(&pool, TIMEOUT);
+        let (late, responder) = Pool::wait(&pool, TIMEOUT * 2);
+        sweep(&pool, 1);
+        sweep(&pool, 101);
         assert_eq!(early.await, Err(AskError::Timeout));
         drop(responder);
         assert_eq!(late.await, Err(AskError::PerhapsDelivered));
     }
 
+    /// Whatever sweeps do, whoever asks waits at least for its timeout.
+    #[tokio::test]
+    async fn a_late_sweep_ends_no_ask_early() {
+        let pool = Pool::<u64>::new();
+        sweep(&pool, 1_000);
+        let (waiting, responder) = Pool::wait(&pool, TIMEOUT);
+        let pending = responder.erase().unwrap();
+        // Nobody has looked since long before the ask, which may have begun just now.
+        sweep(&pool, 9_000);
+        assert!(is_waiting(&waiting));
+        sweep(&pool, 9_099);
+        assert!(is_waiting(&waiting));
+        sweep(&pool, 9_100);
+        assert_eq!(waiting.await, Err(AskError::Timeout));
+        // The core is told no earlier a time.
+        let now = Instant::from_micros(9_000);
+        assert_eq!(pending.deadline(now), now.after(TIMEOUT));
+    }
+
+    /// A sweep reads the clock before it comes to an ask that began meanwhile, in a slot that had another deadline.
+    #[tokio::test]
+    async fn an_ask_that_begins_during_a_sweep_has_its_time() {
+        let pool = Pool::<u64>::new();
+        drop(Pool::wait(&pool, TIMEOUT));
+        let (waiting, _responder) = Pool::wait(&pool, TIMEOUT);
+        let clock = || Instant::from_micros(5_000);
+        pool.sweep(Instant::from_micros(1_000), &clock);
+        sweep(&pool, 5_099);
+        assert!(is_waiting(&waiting));
+        sweep(&pool, 5_100);
+        assert_eq!(waiting.await, Err(AskError::Timeout));
+    }
+
+    #[tokio::test]
+    async fn the_longest_timeout_is_one() {
+        let pool = Pool::<u64>::new();
+        let (waiting, _responder) = Pool::wait(&pool, Duration::MAX);
+        for micros in [1_000, FRESH - 2] {
+            sweep(&pool, micros);
+            assert!(is_waiting(&waiting));
+        }
+    }
+
     #[tokio::test]
     async fn the_driver_finds_asks_by_key_once() {
         let (pool, mut asks) = (Pool::<u64>::new(), Asks::default());
-        let (waiting, responder) = Pool::wait(&pool, deadline(1));
+        let (waiting, responder) = Pool::wait(&pool, TIMEOUT);
         let key = asks.insert(responder.erase().unwrap());
         let pending = asks.remove(key).unwrap();
         assert!(asks.remove(key).is_none());
         assert!(
-            Pool::wait(&pool, deadline(1))
+            Pool::wait(&pool, TIMEOUT)
                 .1
                 .erase()
                 .unwrap()

@@ -139,7 +139,8 @@ impl<E: Entity> EntityRef<E> {
         self.ask_for(message, self.shared.limits.ask_timeout).await
     }
 
-    /// As [`EntityRef::ask`], with a time of its own. Deadlines are looked at every 25 ms.
+    /// As [`EntityRef::ask`], with a time of its own. It ends no earlier, and about 50 ms later at most: deadlines are
+    /// looked at every 25 ms.
     ///
     /// # Errors
     /// [`AskError`] says whether the message may have been handled.
@@ -148,8 +149,7 @@ impl<E: Entity> EntityRef<E> {
         message: impl Into<E::Message>,
         timeout: Duration,
     ) -> Result<E::Reply, AskError> {
-        let deadline = self.shared.node.deadline(timeout);
-        let (mut answer, responder) = Pool::wait(&*self.shared.pool, deadline);
+        let (mut answer, responder) = Pool::wait(&*self.shared.pool, timeout);
         let mut send = pin!(self.send(Outgoing {
             message: message.into(),
             caller: Caller::Ask(responder),
@@ -188,8 +188,11 @@ impl<E: Entity> EntityRef<E> {
         &self,
         message: impl Into<E::Message>,
     ) -> Result<Answer<E::Reply>, AskError> {
-        let deadline = self.shared.node.deadline(self.shared.limits.ask_timeout);
-        let (mut answer, responder) = Pool::wait(Arc::clone(&self.shared.pool), deadline);
+        let (pool, timeout) = (
+            Arc::clone(&self.shared.pool),
+            self.shared.limits.ask_timeout,
+        );
+        let (mut answer, responder) = Pool::wait(pool, timeout);
         let mut send = pin!(self.send(Outgoing {
             message: message.into(),
             caller: Caller::Ask(responder),

@@ -23,10 +23,11 @@ use crate::entity_ref::EntityRef;
 use crate::error::{NotReady, TypeError};
 use crate::gate::Gate;
 use crate::host::{Host, TypeHost};
+use crate::lock::lock;
 use crate::node::{Node, Running};
 use crate::reliable::{ReliableSender, Senders};
 use crate::remember::{Memory, RememberStats, Tally};
-use crate::shared::{Choked, Factory, Limits, TypeShared, Waiters, lock};
+use crate::shared::{Choked, Factory, Limits, TypeShared, Waiters};
 use crate::status::{ShardMap, ShardMapChanges, Status};
 use crate::store::Remember;
 

@@ -31,6 +31,7 @@ mod faults;
 mod gate;
 mod host;
 mod lease;
+mod lock;
 mod message;
 mod node;
 mod queue;

@@ -17,9 +17,10 @@ use crate::durable::DurableStats;
 use crate::entity::Entity;
 use crate::entity_type::EntityTypeBuilder;
 use crate::error::{LeaveError, StartError};
+use crate::lock::lock;
 use crate::report::{Reason, UndeliveredReports};
 use crate::runtime::Runtime;
-use crate::shared::{Input, NodeShared, lock};
+use crate::shared::{Input, NodeShared};
 
 /// A node of a cluster. Cheap to clone; all clones are the same node.
 ///

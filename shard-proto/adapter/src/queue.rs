@@ -9,7 +9,9 @@ use core::mem;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Context, Poll, Waker};
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
+
+use crate::lock::lock;
 
 /// Fewer waiting senders than this are not looked through.
 const TIDY: usize = 64;
@@ -51,7 +53,7 @@ impl<T> Queue<T> {
 
     fn lock(&self) -> MutexGuard<'_, Inner<T>> {
         // Nothing in here panics while the lock is held.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner)
     }
 
     /// Appends `item`, unless `limit` items are there. Returns how many there are now.

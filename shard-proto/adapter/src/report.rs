@@ -6,7 +6,7 @@ use core::pin::Pin;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::task::{Context, Poll, Waker};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use futures_core::Stream;
 use shard_proto::ShardId;
@@ -14,6 +14,7 @@ use shard_proto::node::EntityKey;
 use shard_proto::region::RejectReason;
 
 use crate::error::Delivery;
+use crate::lock::lock;
 
 /// A message that will not be handled, or perhaps was not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -154,7 +155,7 @@ struct Unread {
 
 impl Reader {
     fn lock(&self) -> MutexGuard<'_, Unread> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 
@@ -204,7 +205,7 @@ impl Reports {
     }
 
     fn readers(&self) -> MutexGuard<'_, Vec<Weak<Reader>>> {
-        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.readers)
     }
 }
 

@@ -9,12 +9,12 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use shard_proto::entity::{EntitySlot, EntityStats};
 use shard_proto::hash::ShardHash;
 use shard_proto::node::{EntityKey, NodeStats, ReplyTo, TypeIndex, Weight};
-use shard_proto::{Epoch, Incarnation, Instant, Leader, NodeId, ShardId};
+use shard_proto::{Epoch, Incarnation, Leader, NodeId, ShardId};
 
 use tokio::sync::Semaphore;
 
@@ -28,6 +28,7 @@ use crate::entity::Entity;
 use crate::error::AskError;
 use crate::gate::{Gate, Opening, Way};
 use crate::lease::Lease;
+use crate::lock::lock;
 use crate::node::Member;
 use crate::queue::Queue;
 use crate::reliable::{Guard, ReliableConfig, Senders, Tracked};
@@ -81,8 +82,6 @@ pub(crate) struct NodeShared {
     /// Where the node's tasks run, whoever starts them.
     pub(crate) runtime: Handle,
     pub(crate) arrivals: Arc<Arrivals>,
-    /// The clock as of the last tick, in microseconds: askers need no finer one.
-    coarse: AtomicU64,
     pub(crate) reports: Reports,
     pub(crate) max_message: usize,
     pub(crate) stats: Mutex<NodeStats>,
@@ -117,7 +116,6 @@ impl NodeShared {
             clock,
             lease,
             arrivals: Arc::new(arrivals),
-            coarse: AtomicU64::new(clock.now().as_micros()),
             reports: Reports::default(),
             max_message,
             stats: Mutex::default(),
@@ -128,13 +126,6 @@ impl NodeShared {
             durable: Mutex::default(),
             running: Semaphore::new(0),
         }
-    }
-
-    /// Never earlier than `timeout` from now, and at most a tick later.
-    pub(crate) fn deadline(&self, timeout: Duration) -> Instant {
-        Instant::from_micros(self.coarse.load(Ordering::Relaxed))
-            .after(timeout)
-            .after(TICK)
     }
 
     /// The driver has ended: nothing comes in any more.
@@ -176,7 +167,7 @@ impl NodeShared {
             .collect()
     }
 
-    /// Keeps the coarse clock and ends the asks whose time is over, until the node has ended.
+    /// Ends the asks whose time is over, until the node has ended.
     pub(crate) async fn tick(self: Arc<Self>) {
         let mut tick = self.runtime.sleep(TICK);
         let me = Arc::downgrade(&self);
@@ -187,12 +178,12 @@ impl NodeShared {
             let Some(node) = me.upgrade() else {
                 return;
             };
-            let now = node.clock.now();
-            node.coarse.store(now.as_micros(), Ordering::Relaxed);
+            let clock = || node.clock.now();
+            let now = clock();
             let mut sweeps = mem::take(&mut *lock(&node.sweeps));
             sweeps.retain(|sweep| match sweep.upgrade() {
                 Some(sweep) => {
-                    sweep.sweep(now);
+                    sweep.sweep(now, &clock);
                     true
                 }
                 None => false,
@@ -200,10 +191,6 @@ impl NodeShared {
             lock(&node.sweeps).append(&mut sweeps);
         }
     }
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Callers that wait until fewer messages are on the long way.

@@ -1,17 +1,31 @@
 //! Tasks on any runtime: they end when they are told to, and a panic ends the task that it happens in, and no other.
 
 use core::convert::Infallible;
+use core::panic::AssertUnwindSafe;
 use core::pin::Pin;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Context, Poll, Waker};
+use std::panic::catch_unwind;
 use std::sync::{Arc, Mutex};
 
 use pin_project_lite::pin_project;
 use tokio::sync::oneshot;
 
+use crate::lock::lock;
 use crate::runtime::Handle;
-use crate::shared::lock;
-use crate::task::caught;
+
+/// Runs code of the application; `None` if it panics.
+pub(crate) fn caught<T>(code: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(code)).ok()
+}
+
+/// Polls a future of the application; `None` if it panics.
+pub(crate) fn poll_caught<F: Future>(
+    future: Pin<&mut F>,
+    cx: &mut Context<'_>,
+) -> Poll<Option<F::Output>> {
+    caught(|| future.poll(cx)).map_or(Poll::Ready(None), |poll| poll.map(Some))
+}
 
 /// Ends a task. In an allocation that whoever may do so shares with it.
 #[derive(Debug, Default)]

@@ -2,12 +2,10 @@
 
 use core::future::poll_fn;
 use core::mem;
-use core::panic::AssertUnwindSafe;
-use core::pin::{Pin, pin};
-use core::task::{self, Poll};
+use core::pin::pin;
+use core::task::Poll;
 use core::time::Duration;
 use std::collections::VecDeque;
-use std::panic::catch_unwind;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -22,6 +20,7 @@ use crate::queue::PushError;
 use crate::reliable::{Tag, Verdict};
 use crate::report::Reason;
 use crate::shared::{Caller, Inbound, Input, Item, Mailbox, Seat, TypeShared};
+use crate::supervise::{caught, poll_caught};
 
 /// A task ended. What it took and did not handle comes in front of what is in its mailbox.
 pub(crate) struct Ended<E: Entity> {
@@ -53,19 +52,6 @@ fn discard<E>(entity: E) {
     if caught(|| drop(entity)).is_none() {
         tracing::debug!("an entity panicked while it was dropped");
     }
-}
-
-/// Runs code of the application; `None` if it panics.
-pub(crate) fn caught<T>(code: impl FnOnce() -> T) -> Option<T> {
-    catch_unwind(AssertUnwindSafe(code)).ok()
-}
-
-/// Polls a future of the application; `None` if it panics.
-pub(crate) fn poll_caught<F: Future>(
-    future: Pin<&mut F>,
-    cx: &mut task::Context<'_>,
-) -> Poll<Option<F::Output>> {
-    caught(|| future.poll(cx)).map_or(Poll::Ready(None), |poll| poll.map(Some))
 }
 
 impl<E: Entity> Work<E> {

@@ -23,7 +23,7 @@ use crate::remember::Told;
 use crate::report::{Reason, Undelivered};
 use crate::shared::Input;
 use crate::supervise::AbortHandle;
-use crate::task::{caught, poll_caught};
+use crate::supervise::{caught, poll_caught};
 
 /// A worker that has a task.
 struct Worker {

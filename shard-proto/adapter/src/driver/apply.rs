@@ -15,7 +15,7 @@ use crate::error::{AskError, LeaveError, TypeError};
 use crate::host::{Crowded, Desk, Effect, From, Host, Refused};
 use crate::report::Reason;
 use crate::shared::Input;
-use crate::task::caught;
+use crate::supervise::caught;
 
 use super::{Command, Driver, Phase, STOP};
 
@@ -75,7 +75,8 @@ impl Driver {
         tracked: bool,
     ) {
         let ask = ask.map(|pending| Ask {
-            deadline: pending.deadline(),
+            // The batch was taken before the clock was read: no ask in it is younger.
+            deadline: pending.deadline(self.now),
             key: self.asks.insert(pending),
         });
         let name = id.clone();

@@ -9,8 +9,8 @@ use crate::body::Body;
 use crate::entity::status_error;
 use crate::error::AskError;
 use crate::host::From;
+use crate::lock::lock;
 use crate::node::Member;
-use crate::shared::lock;
 
 use super::{Driver, Phase};
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use shard_proto::Epoch;
 
-use crate::shared::lock;
+use crate::lock::lock;
 
 /// The least time between two warnings of one entity type.
 const QUIET: Duration = Duration::from_secs(60);

@@ -21,10 +21,11 @@ use crate::body::{Body, Encoded};
 use crate::entity::Entity;
 use crate::error::NotReady;
 use crate::gate::{Gate, Opening, Way};
+use crate::lock::lock;
 use crate::queue::{PushError, Queue};
 use crate::remember::{Memory, Told};
 use crate::report::Reason;
-use crate::shared::{Caller, Item, Listed, Mailbox, Seat, TypeShared, lock};
+use crate::shared::{Caller, Item, Listed, Mailbox, Seat, TypeShared};
 use crate::supervise::{Abort, AbortHandle};
 use crate::task::{self, Ended, Work};
 
@@ -131,7 +132,7 @@ impl<E: Entity> TypeHost<E> {
                 key,
                 payload,
             } => {
-                let (origin, message) = to_message(&key, payload, desk.asks);
+                let (origin, message) = to_message(&key, payload, desk.asks, self.now());
                 desk.effects
                     .push(Effect::GiveBack(shard, epoch, origin, Box::new(message)));
             }
@@ -218,6 +219,11 @@ impl<E: Entity> TypeHost<E> {
         self.shared.directory.pin().remove(&mailbox.key);
     }
 
+    /// Later than what callers put into mailboxes during the driver's turn.
+    fn now(&self) -> Instant {
+        self.shared.node.clock.now()
+    }
+
     /// What an entity had not handled whose life the core does not know any more goes back to the region, which says
     /// what becomes of it.
     fn give_back(
@@ -230,7 +236,7 @@ impl<E: Entity> TypeHost<E> {
             return;
         };
         for item in rest {
-            let (origin, message) = to_message(&mailbox.key, item, desk.asks);
+            let (origin, message) = to_message(&mailbox.key, item, desk.asks, self.now());
             let (shard, epoch) = (mailbox.shard, mailbox.epoch);
             desk.effects
                 .push(Effect::GiveBack(shard, epoch, origin, Box::new(message)));

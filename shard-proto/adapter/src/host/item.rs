@@ -1,5 +1,6 @@
 //! What goes into a mailbox, and what the core's node carries: one made of the other, and back.
 
+use shard_proto::Instant;
 use shard_proto::node::{Ask, EntityKey, Message, Weight};
 use shard_proto::region::Origin;
 
@@ -73,11 +74,12 @@ pub(super) fn from_item<E: Entity>(item: Item<E>) -> (Body, Option<Weight>, From
     (body, weight, from_caller(item.caller))
 }
 
-/// As the core wants it back.
+/// As the core wants it back. `now` is not earlier than the item.
 pub(super) fn to_message<E: Entity>(
     key: &EntityKey,
     item: Item<E>,
     asks: &mut Asks,
+    now: Instant,
 ) -> (Origin, Message<Body>) {
     let tracked = matches!(item.caller, Caller::Tracked(_));
     let (body, weight, from) = from_item(item);
@@ -87,7 +89,7 @@ pub(super) fn to_message<E: Entity>(
     let origin = match from {
         From::Local(pending) => {
             message.ask = pending.map(|pending| Ask {
-                deadline: pending.deadline(),
+                deadline: pending.deadline(now),
                 key: asks.insert(pending),
             });
             Origin::Local

@@ -89,8 +89,8 @@ impl<E: Entity> Lane<E> {
             let Some((tag, frame)) = next else {
                 break;
             };
-            let deadline = self.entity.shared.node.deadline(self.sending.timeout);
-            let (waiting, responder) = Pool::wait(Arc::clone(&self.sending.pool), deadline);
+            let pool = Arc::clone(&self.sending.pool);
+            let (waiting, responder) = Pool::wait(pool, self.sending.timeout);
             if let Err(error) = put(&self.entity, tag, frame, responder).await {
                 if self.flight.is_empty() {
                     return Err(error);

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard};
 use shard_proto::entity::EntitySlot;
 
 use super::Tag;
-use crate::shared::lock;
+use crate::lock::lock;
 use crate::store::{MAX_SENDERS, Sequence};
 
 /// Of the entities of a type on this node, by their slots, so that one that sees no tracked message takes no memory.

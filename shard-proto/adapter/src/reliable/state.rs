@@ -18,8 +18,9 @@ use crate::body::Encoded;
 use crate::clock::random_seed;
 use crate::entity::Entity;
 use crate::error::AskError;
+use crate::lock::lock;
 use crate::runtime::Handle;
-use crate::shared::{TypeShared, lock};
+use crate::shared::TypeShared;
 use crate::supervise::AbortHandle;
 
 /// Of a sender: dropped, it forgets what is kept.

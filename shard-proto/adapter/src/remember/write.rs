@@ -9,7 +9,7 @@ use shard_proto::{Epoch, ShardId};
 use tokio::sync::{Notify, Semaphore};
 
 use super::{Ledger, Told, Written, add};
-use crate::shared::lock;
+use crate::lock::lock;
 use crate::store::StoreError;
 
 /// Changes of one write.

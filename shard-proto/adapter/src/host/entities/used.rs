@@ -8,7 +8,7 @@ use shard_proto::Instant;
 
 use super::TypeHost;
 use crate::entity::Entity;
-use crate::shared::lock;
+use crate::lock::lock;
 
 impl<E: Entity> TypeHost<E> {
     /// Tells the core which entities were used.

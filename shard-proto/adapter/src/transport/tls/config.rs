@@ -21,7 +21,7 @@ use webpki::{CertRevocationList, KeyUsage, OwnedCertRevocationList};
 
 use super::verify::{self, Verifier};
 use super::{ALPN, Admit, Handshake};
-use crate::shared::lock;
+use crate::lock::lock;
 use crate::transport::{Identity, Refused};
 
 /// Where something in PEM is.
