@@ -19,8 +19,10 @@ pub trait Budget {
 
 /// A bucket of tokens that calls and time fill.
 ///
-/// When all calls fail, the service sees at most `1 + ratio` times as many as callers make, instead of as many times as
-/// there are attempts. After Finagle's `RetryBudget`
+/// When all calls fail, the service sees at most `1 + ratio` times as many as callers make, and the tokens of time besides,
+/// instead of as many times as there are attempts. The latter are each stub's own: where clients are many and make fewer
+/// calls than that allows for, it is the number of attempts that bounds retries, unless
+/// [`RetryBudget::with_per_second`] is lower. After Finagle's `RetryBudget`
 /// (<https://twitter.github.io/finagle/guide/Clients.html>), whose defaults these are: a fifth of the calls, 10
 /// retries per second besides, and tokens that last for ten seconds of that; gRPC throttles retries in a similar way
 /// (<https://github.com/grpc/proposal/blob/master/A6-client-retries.md#throttling-retry-attempts-and-hedged-rpcs>).

@@ -114,6 +114,8 @@ pub struct Candidates<'a> {
     eligible: Option<&'a [u16]>,
     /// The hashes of all that are eligible, if somebody has put them side by side.
     hashes: Option<&'a [u64]>,
+    /// The calls in flight to all that are eligible, if somebody has kept count.
+    outstanding: Option<u64>,
     generation: u64,
 }
 
@@ -125,6 +127,7 @@ impl<'a> Candidates<'a> {
             nodes,
             eligible: None,
             hashes: None,
+            outstanding: None,
             generation: 0,
         }
     }
@@ -135,12 +138,14 @@ impl<'a> Candidates<'a> {
         nodes: &'a [Candidate],
         eligible: Option<&'a [u16]>,
         hashes: Option<&'a [u64]>,
+        outstanding: u64,
         generation: u64,
     ) -> Self {
         Self {
             nodes,
             eligible,
             hashes,
+            outstanding: Some(outstanding),
             generation,
         }
     }
@@ -170,6 +175,16 @@ impl<'a> Candidates<'a> {
         } else {
             Some(self.generation)
         }
+    }
+
+    /// This client's calls in flight to all of them. O(1) for those of a [`Stub`](super::Stub), otherwise O(n).
+    #[must_use]
+    pub fn outstanding(&self) -> u64 {
+        self.outstanding.unwrap_or_else(|| {
+            self.iter().fold(0_u64, |sum, candidate| {
+                sum.saturating_add(candidate.outstanding.into())
+            })
+        })
     }
 
     /// The one at an index. O(1).

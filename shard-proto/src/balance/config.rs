@@ -184,7 +184,8 @@ impl StubConfig {
         Self { suspicion, ..self }
     }
 
-    /// After how many failures in a row a node is ejected. Default 5, as Envoy; 0 counts as 1.
+    /// After how many failures in a row a node is ejected. Default 5, as Envoy; 0 counts as 1. A node that hangs is found
+    /// out by nothing else: of `n` nodes a client that makes one call per second waits for it 5 times in `5 n` seconds.
     #[must_use]
     pub const fn with_eject_after(self, failures: u32) -> Self {
         Self {
@@ -215,7 +216,8 @@ impl StubConfig {
     }
 
     /// As how slow an answer a failure counts at least in a node's latency. Default 1 s. For
-    /// [`PeakEwma`](super::PeakEwma): what is close to usual latencies attracts calls to a node that fails fast.
+    /// [`PeakEwma`](super::PeakEwma): what is close to usual latencies attracts calls to a node that fails fast; what is high keeps calls
+    /// away for long after it is well: 1 s is 7 [half-lives](StubConfig::with_half_life) away from 10 ms.
     #[must_use]
     pub const fn with_failure_penalty(self, penalty: Duration) -> Self {
         Self {

@@ -93,7 +93,9 @@
 //!
 //! # Cost
 //!
-//! A pick among 100 candidates: at most 50 ns, which `benches/balance.rs` measures. A node takes up to 150 bytes of storage.
+//! `benches/balance.rs` measures picks among 100 candidates. Round robin took 7 ns; policies that look at all of them take
+//! more: [`Rendezvous`] took 50 to 55 ns, with a load bound that the first choice keeps 63 to 72 ns, and about twice as
+//! long where it does not. A node takes up to 150 bytes of storage.
 
 use crate::Instant;
 pub use crate::hash::{SplitMix64, mix};

@@ -16,6 +16,8 @@ pub struct Belief {
     ejected: Instant,
     ejections: u32,
     life: u32,
+    /// Whether it was eligible when that was last looked at.
+    listed: bool,
 }
 
 impl Belief {
@@ -25,6 +27,7 @@ impl Belief {
         ejected: Instant::ZERO,
         ejections: 0,
         life: 0,
+        listed: false,
     };
 
     /// Until when it is suspected: the way to it was broken.
@@ -74,6 +77,8 @@ pub struct Overlay<O> {
     slots: O,
     count: usize,
     lives: u32,
+    /// Calls in flight to the nodes that are listed.
+    outstanding: u64,
 }
 
 impl<O: OverlayStorage> Overlay<O> {
@@ -82,6 +87,7 @@ impl<O: OverlayStorage> Overlay<O> {
             slots,
             count: 0,
             lives: 0,
+            outstanding: 0,
         }
     }
 
@@ -121,8 +127,22 @@ impl<O: OverlayStorage> Overlay<O> {
             hashes,
         } = self.slots.tables();
         let selection = select(now, members, beliefs, tried, preference, eligible);
+        for belief in beliefs.iter_mut() {
+            belief.listed = false;
+        }
+        self.outstanding = 0;
         for (hash, at) in hashes.iter_mut().zip(eligible).take(selection.count) {
-            *hash = candidates.get(usize::from(*at)).map_or(0, Candidate::hash);
+            let Some((candidate, belief)) = candidates
+                .get(usize::from(*at))
+                .zip(beliefs.get_mut(usize::from(*at)))
+            else {
+                continue;
+            };
+            *hash = candidate.hash();
+            belief.listed = true;
+            self.outstanding = self
+                .outstanding
+                .saturating_add(candidate.outstanding.into());
         }
         selection
     }
@@ -137,6 +157,7 @@ impl<O: OverlayStorage> Overlay<O> {
             nodes,
             list.filter(|_| !all),
             self.slots.hashes().get(..selection.count),
+            self.outstanding,
             generation,
         )
     }
@@ -204,10 +225,12 @@ impl<O: OverlayStorage> Overlay<O> {
     pub(super) fn send(&mut self, now: Instant, node: NodeRef) -> Option<Flight> {
         let (candidate, belief) = self.find(node)?;
         candidate.outstanding = candidate.outstanding.saturating_add(1);
+        let (life, listed) = (belief.life, belief.listed);
+        self.outstanding = self.outstanding.saturating_add(listed.into());
         Some(Flight {
             node,
             sent: now,
-            life: belief.life,
+            life,
         })
     }
 
@@ -222,7 +245,9 @@ impl<O: OverlayStorage> Overlay<O> {
             return None;
         }
         candidate.outstanding = candidate.outstanding.saturating_sub(1);
-        Some((candidate, belief))
+        let listed = belief.listed;
+        self.outstanding = self.outstanding.saturating_sub(listed.into());
+        self.find(flight.node)
     }
 
     /// A node answered.

@@ -59,7 +59,8 @@ impl Policy {
         }
     }
 
-    /// The policy, with the election of its service and slots for weights, for the two policies that need them.
+    /// The policy, with the election of its service and slots for weights, for the two policies that need them. The latter
+    /// [starts at random](WeightedRoundRobin::with_random_start).
     #[must_use]
     pub const fn build<E: Election, S: WeightStorage>(
         self,
@@ -71,7 +72,7 @@ impl Policy {
             round_robin: RoundRobin::new(),
             first_available: FirstAvailable::new(),
             identical: FirstAvailableIdenticalAllProxies::new(election),
-            weighted: WeightedRoundRobin::new(slots),
+            weighted: WeightedRoundRobin::new(slots).with_random_start(),
         }
     }
 }

@@ -11,8 +11,8 @@ use crate::{
 /// node, on all clients, as long as that node is a candidate.
 ///
 /// The score is `(mix(key) ^ mix(node)) × 0x94D049BB133111EB mod 2^64`, where [`mix`] is one output of SplitMix64. When a
-/// node goes, its keys spread evenly over the others and no other key moves; when one comes, keys move only to it. (Thaler and Ravishankar, "Using name-based mappings to increase
-/// hit rates", IEEE/ACM ToN 6(1), 1998.)
+/// node goes, its keys spread evenly over the others and no other key moves; when one comes, keys move only to it. (Thaler and
+/// Ravishankar, "Using name-based mappings to increase hit rates", IEEE/ACM Transactions on Networking 6(1), 1998.)
 ///
 /// With a load bound a node is passed over while it has more than so many percent of the mean of calls in flight, so that
 /// a popular key spills over to the node with the next highest score. (Mirrokni, Thorup and Zadimoghaddam, "Consistent
@@ -20,7 +20,7 @@ use crate::{
 ///
 /// A call without a key goes to a random candidate.
 ///
-/// *Pick*: O(n), without a draw if there is a key.
+/// *Pick*: O(n), without a draw if there is a key; with a load bound twice that for calls that spill over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rendezvous {
     load_bound: Option<u32>,
@@ -53,14 +53,17 @@ impl LoadBalancePolicy for Rendezvous {
             return Some(super::draw(rng, count));
         };
         let key = mix(key);
+        let first = cx.candidates.highest_hash(|hash| score(key, hash));
         let Some(percent) = self.load_bound else {
-            return cx.candidates.highest_hash(|hash| score(key, hash));
+            return first;
         };
-        let all = cx.candidates.iter();
-        let calls = all.fold(1_u64, |sum, candidate| {
-            sum.wrapping_add(candidate.outstanding.into())
-        });
+        let calls = cx.candidates.outstanding().saturating_add(1);
         let most = most_calls(calls, count as u64, percent);
+        // As a rule it is the first choice that may.
+        let first = first?;
+        if cx.candidates.get(first)?.outstanding < most {
+            return Some(first);
+        }
         // There is always one below: the mean without this call is.
         cx.candidates.highest(|candidate| {
             let may = candidate.outstanding < most;

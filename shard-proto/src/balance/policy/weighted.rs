@@ -5,14 +5,19 @@ use crate::balance::{Candidates, LoadBalancePolicy, NodeRef, PickContext, SplitM
 /// Each candidate as often as its weight says, and its turns spread evenly: weights 5, 1, 1 give A A B A C A A.
 ///
 /// Each pick raises every candidate's balance by its weight, takes the highest (ties: the lowest node), and lowers that
-/// one's by the sum of all weights. That is the "smooth" weighted round robin of nginx 1.3.1 (2012,
+/// one's by the sum of all weights. That is the "smooth" weighted round robin of nginx 1.3.0 (2012,
 /// <https://github.com/nginx/nginx/commit/52327e0627f49dbda1e8db695e63a4b0af4448b1>).
+///
+/// It starts at the lowest node, which is the order that the example has. Of a fleet whose clients start at once all would
+/// call that node first, then the next one: [`WeightedRoundRobin::with_random_start`] is for them, and is what
+/// [`Policy`](super::Policy) builds.
 ///
 /// The balance of a node that is no candidate for a while is kept. Weights above [`WeightedRoundRobin::MAX_WEIGHT`] count
 /// as that, 0 as 1. There is one slot per node, 24 bytes; with more candidates than slots it picks at random in
 /// proportion to the weights.
 ///
-/// *Pick*: O(n), a walk over two arrays of numbers as long as the candidates are the same. No draw.
+/// *Pick*: O(n), a walk over two arrays of numbers as long as the candidates are the same. No draw;
+/// with a random start as many as candidates, less one, for the first pick.
 #[derive(Clone, Debug)]
 pub struct WeightedRoundRobin<S> {
     slots: S,
@@ -20,6 +25,8 @@ pub struct WeightedRoundRobin<S> {
     used: usize,
     /// The candidates that the first slots are for.
     generation: Option<u64>,
+    /// Whether the first balances are yet to be drawn.
+    scatter: bool,
 }
 
 impl<S: WeightStorage> WeightedRoundRobin<S> {
@@ -34,6 +41,38 @@ impl<S: WeightStorage> WeightedRoundRobin<S> {
             slots,
             used: 0,
             generation: None,
+            scatter: false,
+        }
+    }
+
+    /// The same with balances that are random for the candidates of the first pick, so that clients which start at once
+    /// begin with different nodes. The shares are those of the weights all the same.
+    #[must_use]
+    pub const fn with_random_start(mut self) -> Self {
+        self.scatter = true;
+        self
+    }
+
+    /// Draws the first balances: as many different ones as there are candidates, around 0, evenly over as far as a
+    /// balance goes.
+    fn scatter(&mut self, rng: &mut SplitMix64, count: usize) {
+        let WeightTables {
+            weights, balances, ..
+        } = self.slots.tables();
+        let all = weights.iter().take(count);
+        let sum = all.fold(0_i32, |sum, weight| sum.wrapping_add(*weight));
+        let Some(balances) = balances.get_mut(..count) else {
+            return;
+        };
+        let mut next = (sum / 2).wrapping_neg();
+        let mean = i32::try_from(count)
+            .ok()
+            .and_then(|count| sum.checked_div(count));
+        for balance in balances.iter_mut() {
+            (*balance, next) = (next, next.wrapping_add(mean.unwrap_or(0)));
+        }
+        for at in 1..count {
+            balances.swap(at, super::draw(rng, at.saturating_add(1)));
         }
     }
 
@@ -97,12 +136,16 @@ impl<S: WeightStorage> LoadBalancePolicy for WeightedRoundRobin<S> {
                 return draw(&cx.candidates, rng);
             }
             self.generation = generation;
+            if self.scatter && count > 0 {
+                self.scatter = false;
+                self.scatter(rng, count);
+            }
         }
         let tables = self.slots.tables();
         let weights = tables.weights.get(..count)?;
         let balances = tables.balances.get_mut(..count)?;
         // Neither loop branches, so that both become vector instructions. A balance stays within the sum of all
-        // weights, either way.
+        // weights, either way, and half of it more after a random start.
         let (mut sum, mut highest) = (0_i32, i32::MIN);
         for (balance, weight) in balances.iter_mut().zip(weights) {
             *balance = balance.wrapping_add(*weight);

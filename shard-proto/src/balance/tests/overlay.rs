@@ -141,6 +141,43 @@ fn beliefs_follow_their_nodes_through_views_and_not_into_another_life() {
     assert_eq!(outstanding(&stub), [0, 0]);
 }
 
+/// The total, and what it should be.
+fn totals(stub: &mut TestStub<RoundRobin>, now: Instant) -> (u64, u64) {
+    let candidates = stub.candidates(now);
+    let sum = candidates.iter().map(|c| u64::from(c.outstanding)).sum();
+    (candidates.outstanding(), sum)
+}
+
+#[test]
+fn the_total_of_calls_in_flight_is_that_of_the_candidates() {
+    let mut stub = stub(StubConfig::new(), RoundRobin::new(), "A B C D");
+    let mut calls = ["A", "A", "B", "C"].map(|name| {
+        let mut call = Invocation::new(Call::new(at(90_000)).with_bound(node(name)));
+        call.start(at(0), &mut stub);
+        call
+    });
+    assert_eq!(totals(&mut stub, at(0)), (4, 4));
+    calls[2].on_outcome(at(1), &mut stub, 1, Ok(()));
+    assert_eq!(totals(&mut stub, at(1)), (3, 3));
+    // A is suspected: its other call does not count, nor do one more and the end of one.
+    calls[0].on_outcome(at(1), &mut stub, 1, Err(Failure::reset()));
+    assert_eq!(totals(&mut stub, at(1)), (1, 1));
+    let mut one_more = Invocation::new(Call::new(at(90_000)).with_bound(node("A")));
+    one_more.start(at(2), &mut stub);
+    assert_eq!(totals(&mut stub, at(2)), (1, 1));
+    one_more.cancel(&mut stub);
+    assert_eq!(totals(&mut stub, at(2)), (1, 1));
+    // A call that is tried again lists others than the next one does.
+    let mut again = Invocation::new(Call::new(at(90_000)));
+    again.start(at(3), &mut stub);
+    again.on_outcome(at(3), &mut stub, 1, Err(Failure::busy()));
+    assert_eq!(totals(&mut stub, at(3)), (2, 2));
+    assert_eq!(totals(&mut stub, at(5001)), (3, 3), "A is back");
+    view(&mut stub, 2, "A B C2").unwrap();
+    let (total, sum) = totals(&mut stub, at(5001));
+    assert_eq!(total, sum);
+}
+
 #[test]
 fn weights_follow_the_view() {
     let mut stub = stub(StubConfig::new(), RoundRobin::new(), "A B");

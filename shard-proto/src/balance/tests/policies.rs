@@ -49,7 +49,7 @@ fn a_policy_by_name_picks_as_the_policy_itself() {
         picks(LeastOutstanding::new())
     );
     assert_eq!(named(Policy::PeakEwma), picks(PeakEwma::new()));
-    let weighted = WeightedRoundRobin::new(WeightArray::<4>::new());
+    let weighted = WeightedRoundRobin::new(WeightArray::<4>::new()).with_random_start();
     assert_eq!(named(Policy::WeightedRoundRobin), picks(weighted));
     assert_eq!(named(Policy::Rendezvous), picks(Rendezvous::new()));
 }
@@ -146,6 +146,49 @@ fn a_round_of_weights_gives_each_what_is_due() {
     let counts: Vec<_> = counts.into_values().collect();
     assert_eq!(counts, [7, 1, 10_000, 1, 20]);
     assert_eq!(slots.2, [0; 5], "all balances are even");
+}
+
+#[test]
+fn stubs_that_start_at_once_do_not_all_begin_with_the_same_node() {
+    let list = candidates("A B C D");
+    let mut seconds = BTreeMap::new();
+    let mut firsts = BTreeMap::new();
+    for seed in 0..1000 {
+        let election = LocalElection::new(seed);
+        let policy = Policy::WeightedRoundRobin.build(&election, WeightArray::<4>::new());
+        let mut picker = Picker::new(policy, stub_seed(7, seed));
+        *firsts.entry(picker.pick(&list)).or_insert(0_u32) += 1;
+        *seconds.entry(picker.pick(&list)).or_insert(0_u32) += 1;
+    }
+    // A fair share is 250.
+    for picks in [&firsts, &seconds] {
+        assert_eq!(picks.len(), 4);
+        assert!(
+            picks.values().all(|count| (200..300).contains(count)),
+            "{picks:?}"
+        );
+    }
+}
+
+#[test]
+fn a_random_start_changes_no_share() {
+    for seed in 0..50 {
+        let mut list = candidates("A B C D E");
+        let weights = [7, 1, 10_000, 1, 20];
+        for (candidate, weight) in list.iter_mut().zip(weights) {
+            candidate.weight = weight;
+        }
+        let policy = WeightedRoundRobin::new(WeightArray::<5>::new()).with_random_start();
+        let mut smooth = Picker::new(policy, seed);
+        let mut counts = BTreeMap::new();
+        for _pick in 0..3 * 10_029 {
+            *counts.entry(name(smooth.pick(&list).unwrap())).or_insert(0) += 1;
+        }
+        assert_eq!(smooth.draws(seed), 4);
+        for (count, weight) in counts.into_values().zip(weights) {
+            assert!(weight.abs_diff(count / 3) <= 1, "{count} of {weight}");
+        }
+    }
 }
 
 #[test]

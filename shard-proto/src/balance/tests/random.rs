@@ -136,6 +136,9 @@ fn check<P: LoadBalancePolicy>(policy: P, quiet: bool, events: &[Event]) {
     for event in events {
         model.apply(&mut stub, event);
         model.invariants(&stub);
+        let listed = stub.candidates(model.now);
+        let sum = listed.iter().map(|c| u64::from(c.outstanding)).sum();
+        assert_eq!(listed.outstanding(), sum);
     }
     for (_, call) in &mut model.calls {
         call.cancel(&mut stub);
