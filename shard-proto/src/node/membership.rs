@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use super::control::put_control;
 use super::gossip::{Gossip, GossipEvent};
-use super::link::{LinkEvent, PeerIdentity, PeerSlot, Unacked};
+use super::link::{CloseReason, LinkEvent, PeerIdentity, PeerSlot, Unacked};
 use super::members::Entry;
 use super::receive::from_wire;
 use super::send::{Put, peer_index};
@@ -208,6 +208,9 @@ impl<B: Body> Node<B> {
                 self.out.push_back(NodeCommand::Dial { dial, address });
             }
             LinkEvent::Close { link, reason } => {
+                if reason == CloseReason::HandshakeTimeout {
+                    count(&mut self.stats.handshakes_timed_out);
+                }
                 self.out.push_back(NodeCommand::Close {
                     link,
                     reason: reason.as_str(),

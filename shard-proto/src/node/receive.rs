@@ -92,7 +92,10 @@ impl<B: Body> Node<B> {
             // A handshake makes a member: before what the new link says.
             self.pump_links();
             let delivery = match incoming {
-                Ok(None) => return Ok(None),
+                Ok(None) => {
+                    self.stats.unknown_kinds = self.links.unknown_kinds();
+                    return Ok(None);
+                }
                 Err(fault) => return Err(self.link_error(fault)),
                 Ok(Some(Incoming::Data {
                     peer,
@@ -121,7 +124,7 @@ impl<B: Body> Node<B> {
     fn link_error(&mut self, fault: LinkFault) -> LinkError {
         match fault {
             fault if !fault.is_news() => {}
-            LinkFault::Refused(_) | LinkFault::RefusedByPeer(_) => {
+            LinkFault::Refused(_) | LinkFault::Version(_) | LinkFault::RefusedByPeer(_) => {
                 count(&mut self.stats.links_refused);
             }
             LinkFault::Fragment | LinkFault::Message { .. } => {

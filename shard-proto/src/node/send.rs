@@ -202,7 +202,11 @@ impl<B: Body> Node<B> {
         }
         let body = message.body;
         match sent {
-            Ok(()) => Ok(Sent::Remote),
+            Ok(()) => {
+                // If the link is full now, what follows waits in the region: many may be sent before the next poll.
+                self.pump_links();
+                Ok(Sent::Remote)
+            }
             Err(Unsent::Body(error)) => Err(SendError::Body { error, body }),
             Err(Unsent::TooLarge { size, limit }) => Err(SendError::TooLarge { size, limit, body }),
             Err(Unsent::Full | Unsent::NoPeer) => Err(SendError::BufferFull(body)),

@@ -40,14 +40,18 @@ pub struct NodeStats {
     pub unknown_type: u64,
     /// Control frames that came too late to matter. Harmless.
     pub late: u64,
-    /// Frames of unknown kinds, malformed ones, and those that their sender may not send.
+    /// Malformed frames, and those that their sender may not send.
     pub unexpected: u64,
+    /// Frames of kinds that this node does not know, skipped: of peers that are newer.
+    pub unknown_kinds: u64,
     /// Links that this node refused, or another one.
     pub links_refused: u64,
     /// Links closed because the other side broke the protocol.
     pub link_faults: u64,
     /// Those of them that were closed because of a fragment: out of place, or of a message that is too long.
     pub fragments_refused: u64,
+    /// Connections closed because their handshake took too long, whoever dialed.
+    pub handshakes_timed_out: u64,
     /// Times this node lost its lease, and with it what it hosted.
     pub lapses: u64,
 }

@@ -10,7 +10,8 @@ use super::Unacked;
 use crate::membership::{RemovalCause, Roles};
 use crate::node::{DialId, LinkId};
 use crate::wire::control::Refusal;
-use crate::wire::{DecodeError, Header};
+use crate::wire::header::{MAX_VERSION, MIN_VERSION};
+use crate::wire::{DecodeError, Header, VersionMismatch};
 use crate::{Incarnation, NodeId};
 
 /// Who a node is, as handshakes say it.
@@ -224,6 +225,8 @@ pub(crate) enum LinkFault {
     Handshake,
     /// The link was refused; the frame that says so is still to be written.
     Refused(Refusal),
+    /// The same, for want of a version that both sides speak.
+    Version(VersionMismatch),
     /// The other side refused the link.
     RefusedByPeer(Refusal),
     /// A number is missing on a lane.
@@ -276,6 +279,7 @@ impl LinkFault {
             Self::Body(_) => "malformed body of a link's own frame",
             Self::Handshake => "not a handshake, or a second one",
             Self::Refused(refusal) => refusal_str(refusal),
+            Self::Version(_) => "no common wire version",
             Self::RefusedByPeer(_) => "refused by the other side",
             Self::Gap { .. } => "a data frame is missing",
             Self::Ack { .. } => "something was acknowledged that was never sent",
@@ -292,12 +296,20 @@ impl LinkFault {
 
 impl fmt::Display for LinkFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Self::Version(mismatch) = self {
+            return mismatch.fmt(f);
+        }
         f.write_str(self.as_str())?;
         match self {
             Self::Frame(error) | Self::Body(error) => write!(f, ": {error}"),
             Self::Gap { found, expected } => write!(f, ": {found} came, {expected} is next"),
             Self::Ack { next, sent } => write!(f, ": {next} of {sent}"),
             Self::Message { size, limit } => write!(f, ": {size} bytes, {limit} are the limit"),
+            Self::RefusedByPeer(Refusal::Version { min, max }) => {
+                let ours = (MIN_VERSION, MAX_VERSION);
+                let theirs = (*min, *max);
+                write!(f, ": {}", VersionMismatch { ours, theirs })
+            }
             Self::RefusedByPeer(refusal) => {
                 write!(f, ": {}", refusal_str(refusal))?;
                 differ(refusal, f)

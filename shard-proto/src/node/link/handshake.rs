@@ -11,7 +11,7 @@ use crate::hash;
 use crate::node::{Authenticated, LinkId};
 use crate::wire::control::{Hello, Refusal, Welcome};
 use crate::wire::header::{MAX_VERSION, MIN_VERSION};
-use crate::wire::{Control, Header, negotiate};
+use crate::wire::{Control, Header, VersionMismatch, negotiate};
 use crate::{Incarnation, NodeId};
 
 /// What a side does with a connection whose handshake is complete but for its consent.
@@ -145,7 +145,14 @@ impl Links {
                 if !dialed && matches!(refusal, Refusal::Incarnation { .. }) {
                     self.greet(link);
                 }
-                return Err(self.refuse(link, node, refusal));
+                let fault = self.refuse(link, node, refusal);
+                let Refusal::Version { min, max } = refusal else {
+                    return Err(fault);
+                };
+                return Err(LinkFault::Version(VersionMismatch {
+                    ours: (min, max),
+                    theirs: (hello.min_version, hello.max_version),
+                }));
             }
         };
         let limits = self

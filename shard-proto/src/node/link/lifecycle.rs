@@ -5,6 +5,8 @@ use super::peer::Peer;
 use super::{CloseReason, LinkEvent, LinkFault, Links, PeerSlot, Unacked};
 use crate::membership::RemovalCause;
 use crate::node::LinkId;
+use crate::wire::VersionMismatch;
+use crate::wire::control::Refusal;
 use crate::{Incarnation, Instant, NodeId};
 
 impl Links {
@@ -209,6 +211,9 @@ impl Links {
         }
         let reason = match fault {
             LinkFault::Refused(refusal) => CloseReason::Refused(refusal),
+            LinkFault::Version(VersionMismatch {
+                ours: (min, max), ..
+            }) => CloseReason::Refused(Refusal::Version { min, max }),
             LinkFault::RefusedByPeer(refusal) => CloseReason::RefusedByPeer(refusal),
             fault => CloseReason::Error(fault),
         };

@@ -416,6 +416,11 @@ impl Links {
         }
     }
 
+    /// Frames of unknown kinds, skipped.
+    pub(crate) const fn unknown_kinds(&self) -> u64 {
+        self.stats.unknown_kinds
+    }
+
     /// With whom the link was of which `read` just said that it failed, if that came to light.
     pub(crate) const fn take_blame(&mut self) -> Option<NodeId> {
         self.blame.take()

@@ -74,6 +74,22 @@ fn a_full_link_holds_back_only_what_goes_over_it() {
     }
 }
 
+/// More at a time than links take, before anything is polled: the rest waits.
+#[test]
+fn a_burst_waits_for_room() {
+    for seed in seeds() {
+        let (mut cluster, cart) = narrow(seed);
+        for _ in 0..40 {
+            for entity in 0..8 {
+                cluster.tell(1, cart, &format!("user-{entity}"));
+            }
+        }
+        assert_eq!(cluster.hosts[1].node.stats().refused, 0);
+        cluster.run(5 * SECOND);
+        cluster.check_quiet();
+    }
+}
+
 #[test]
 fn what_cannot_go_back_is_reported() {
     for seed in seeds() {

@@ -2,9 +2,9 @@
 
 use super::raw::{Raw, data, encoded, hello, welcome};
 use super::*;
-use crate::wire::DecodeError;
 use crate::wire::control::{Hello, Welcome};
 use crate::wire::header::{Kind, MAX_VERSION, MIN_VERSION};
+use crate::wire::{DecodeError, VersionMismatch};
 
 #[test]
 fn two_members_link_once_and_know_each_other() {
@@ -249,10 +249,15 @@ fn hellos_that_are_refused() {
     ];
     for (hello, refusal) in table {
         let mut raw = Raw::new(|config| config);
-        assert_eq!(
-            raw.say(&Control::Hello(hello)),
-            Err(LinkFault::Refused(refusal))
-        );
+        let fault = if refusal == version {
+            LinkFault::Version(VersionMismatch {
+                ours: (MIN_VERSION, MAX_VERSION),
+                theirs: (hello.min_version, hello.max_version),
+            })
+        } else {
+            LinkFault::Refused(refusal)
+        };
+        assert_eq!(raw.say(&Control::Hello(hello)), Err(fault));
         assert_eq!(raw.said(), [Kind::REFUSED], "it says why");
         assert_eq!(
             raw.host.links.connections.iter().count(),
