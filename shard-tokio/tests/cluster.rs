@@ -1,4 +1,4 @@
-//! Several nodes in one process, over real sockets.
+//! Several nodes in one process, over real sockets: beside the suite of all transports (`examples/tests/transports`).
 #![allow(clippy::std_instead_of_alloc, clippy::std_instead_of_core)]
 
 mod common;
@@ -10,37 +10,6 @@ use common::{
     undelivered, until, within,
 };
 use shard_tokio::{EntityTypeBuilder, MemberState, MemoryTransport, Preset};
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_nodes_answer_for_each_other() {
-    within(60, "two nodes", async {
-        let world = World::new();
-        let seeds = common::all(2, |_| free_address());
-        let a = Peer::start("a", &seeds[0], &seeds[..1], &world).await;
-        let b = Peer::start("b", &seeds[1], &seeds[..1], &world).await;
-        a.scribes.ready().await.unwrap();
-        b.scribes.ready().await.unwrap();
-        for peer in [&a, &b] {
-            assert_eq!(peer.node.leader().map(|it| it.node), Some(a.node.id()));
-        }
-        for round in 1..=3 {
-            for e in 0..64 {
-                let peer = if e % 2 == 0 { &a } else { &b };
-                let entity = peer.scribes.entity(format!("e{e}"));
-                let sum = entity.ask(Say::Add(1)).await;
-                assert_eq!(sum, Ok(Answer::Sum(round)), "entity {e}, round {round}");
-            }
-        }
-        assert!(a.node.members().len() == 2 && b.node.members().len() == 2);
-        map_that(&a.scribes, |map| hosted_by(map, &b.node) >= 10).await;
-        b.node.shutdown().await;
-        for e in 0..64 {
-            let entity = a.scribes.entity(format!("e{e}"));
-            entity.ask(Say::Who).await.unwrap();
-        }
-    })
-    .await;
-}
 
 /// Callers of two nodes and a proxy tell numbers to sixteen entities while a third node joins and the second leaves.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -115,45 +84,6 @@ async fn order_holds_while_nodes_join_and_leave() {
         for node in nodes {
             assert_eq!(undelivered(node), 0, "{:?}", node.stats());
         }
-    })
-    .await;
-}
-
-/// Scenario 39: sixty paced asks over sixteen entities while a node leaves.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leaving_node_drains() {
-    within(60, "leave", async {
-        let world = World::new();
-        let seeds = common::all(2, |_| free_address());
-        let a = Peer::start("a", &seeds[0], &seeds[..1], &world).await;
-        let b = Peer::start("b", &seeds[1], &seeds[..1], &world).await;
-        a.scribes.ready().await.unwrap();
-        b.scribes.ready().await.unwrap();
-        for e in 0..16 {
-            let entity = a.scribes.entity(format!("e{e}"));
-            entity.ask(Say::Add(1)).await.unwrap();
-        }
-        map_that(&a.scribes, |map| hosted_by(map, &b.node) >= 4).await;
-        let scribes = a.scribes.clone();
-        let (tell, mut answered) = tokio::sync::watch::channel(0);
-        let asks = tokio::spawn(async move {
-            for n in 0..60 {
-                let entity = scribes.entity(format!("e{}", n % 16));
-                entity.ask(Say::Add(1)).await.unwrap();
-                tell.send_replace(n + 1);
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        });
-        answered.wait_for(|answered| *answered >= 10).await.unwrap();
-        let start = std::time::Instant::now();
-        b.node.leave().await.unwrap();
-        assert!(
-            start.elapsed() < Duration::from_secs(5),
-            "{:?}",
-            start.elapsed()
-        );
-        assert_eq!(hosted_by(&a.scribes.shard_map(), &b.node), 0);
-        asks.await.unwrap();
     })
     .await;
 }

@@ -1,4 +1,4 @@
-//! Broken connections and a member that lies, over real sockets.
+//! A member that lies, over real sockets.
 #![allow(clippy::std_instead_of_alloc, clippy::std_instead_of_core)]
 
 mod common;
@@ -10,9 +10,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
-use common::{
-    Answer, Peer, Say, World, builder, builder_on, free_address, map_that, scribes, within,
-};
+use common::{Answer, Peer, Say, World, builder_on, free_address, map_that, scribes, within};
 use shard_tokio::proto::hash::entity_type_id;
 use shard_tokio::proto::wire::Control;
 use shard_tokio::proto::wire::control::{
@@ -21,125 +19,8 @@ use shard_tokio::proto::wire::control::{
 use shard_tokio::proto::wire::list::{EntityIdsBuilder, HomeEntry, HomesBuilder};
 use shard_tokio::proto::{Epoch, Session, Term};
 use shard_tokio::transport::{Arriving, BoxFuture, Connection, Listener};
-use shard_tokio::{Membership, NodeId, Preset, ShardId, TcpTransport, Transport};
+use shard_tokio::{NodeId, ShardId, TcpTransport, Transport};
 use tokio::io::AsyncWrite;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
-
-/// Forwards connections to a node, and resets them when told to.
-struct Relay {
-    address: String,
-    resets: watch::Sender<u32>,
-}
-
-impl Relay {
-    async fn start(target: String) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        let resets = watch::Sender::new(0);
-        let reset = resets.subscribe();
-        tokio::spawn(async move {
-            loop {
-                let (mut near, _) = listener.accept().await.unwrap();
-                let Ok(mut far) = TcpStream::connect(&target).await else {
-                    continue;
-                };
-                let mut reset = reset.clone();
-                reset.mark_unchanged();
-                tokio::spawn(async move {
-                    tokio::select! {
-                        _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
-                        _ = reset.changed() => {
-                            near.set_zero_linger().unwrap();
-                            far.set_zero_linger().unwrap();
-                        }
-                    }
-                });
-            }
-        });
-        Self { address, resets }
-    }
-
-    fn reset(&self) {
-        self.resets.send_modify(|count| *count += 1);
-    }
-}
-
-/// Scenario 45: connections are reset with frames in flight, again and again; each message arrives once, in order.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reset_connection_loses_doubles_and_reorders_nothing() {
-    within(60, "resets", async {
-        let world = World::new();
-        let addresses = common::all(2, |_| free_address());
-        let relays = [
-            Relay::start(addresses[0].clone()).await,
-            Relay::start(addresses[1].clone()).await,
-        ];
-        let seeds = [relays[0].address.clone(), relays[1].address.clone()];
-        let mut nodes = Vec::new();
-        for (name, (address, relay)) in ["a", "b"].iter().zip(addresses.iter().zip(&relays)) {
-            // Leases that bear that, and nobody who declares the other one down; and not so much on the way that it
-            // takes longer to send it again than a connection lasts.
-            let builder = builder(name, address, &seeds)
-                .advertise(&relay.address)
-                .preset(Preset::Default)
-                .membership(Membership::Links)
-                .window(1 << 20, 1024);
-            nodes.push(builder.start().await.unwrap());
-        }
-        let proxy = scribes(&nodes[0], &world, |it| it.proxy()).await;
-        let host = scribes(&nodes[1], &world, |it| it).await;
-        proxy.ready().await.unwrap();
-        host.ready().await.unwrap();
-        let each = 4000;
-        let mut callers = tokio::task::JoinSet::new();
-        for caller in 0..4 {
-            let proxy = proxy.clone();
-            callers.spawn(async move {
-                let entities: Vec<_> = (0..4).map(|e| proxy.entity(format!("e{e}"))).collect();
-                for n in 0..each {
-                    for entity in &entities {
-                        entity.tell(Say::Note { caller, n }).await.unwrap();
-                    }
-                    if n % 100 == 0 {
-                        let answer = entities[0].ask(Say::Add(1)).await;
-                        assert!(matches!(answer, Ok(Answer::Sum(_))), "{answer:?}");
-                    }
-                }
-                for entity in &entities {
-                    entity.ask(Say::Add(0)).await.unwrap();
-                }
-            });
-        }
-        let stop = Arc::new(tokio::sync::Notify::new());
-        let resets = tokio::spawn({
-            let stop = Arc::clone(&stop);
-            async move {
-                let mut count = 0;
-                loop {
-                    tokio::select! {
-                        () = stop.notified() => return count,
-                        () = tokio::time::sleep(Duration::from_millis(60)) => {}
-                    }
-                    for relay in &relays {
-                        relay.reset();
-                    }
-                    count += 1;
-                }
-            }
-        });
-        callers.join_all().await;
-        stop.notify_one();
-        assert!(resets.await.unwrap() > 2);
-        world.assert_in_order(each);
-        assert_eq!(world.all_notes().len(), 4);
-        for node in &nodes {
-            let lost: u64 = node.stats().undelivered.iter().map(|it| it.1).sum();
-            assert_eq!(lost, 0, "{node:?}");
-        }
-    })
-    .await;
-}
 
 /// TCP whose connections can be given further frames to write, behind the whole ones of the node.
 #[derive(Clone, Default)]

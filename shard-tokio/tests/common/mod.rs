@@ -10,6 +10,7 @@
 pub mod certs;
 pub mod log;
 pub mod net;
+pub mod trusting;
 pub mod way;
 pub mod wire;
 

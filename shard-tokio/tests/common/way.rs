@@ -3,13 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::ring::default_provider;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{
-    ClientConfig, DigitallySignedStruct, Error, SignatureScheme, SupportedProtocolVersion,
-};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use shard_tokio::NodeBuilder;
 use shard_tokio::proto::wire::control::Refusal;
 use tokio::net::{TcpListener, TcpStream};
@@ -18,6 +13,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::builder;
 use super::certs::{Authority, Certified};
+pub use super::trusting::client;
 use super::wire::Wire;
 
 /// How nodes and others speak to each other in a test.
@@ -99,68 +95,4 @@ pub async fn connect(target: &str, config: Arc<ClientConfig>) -> io::Result<TlsS
     stream.set_nodelay(true)?;
     let name = ServerName::try_from("x").unwrap();
     TlsConnector::from(config).connect(name, stream).await
-}
-
-/// Somebody who trusts everybody.
-pub fn client(
-    certified: Option<&Certified>,
-    version: &'static SupportedProtocolVersion,
-    alpn: &[u8],
-) -> Arc<ClientConfig> {
-    let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
-        .with_protocol_versions(&[version])
-        .unwrap()
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Trusting));
-    let mut config = match certified {
-        None => builder.with_no_client_auth(),
-        Some(Certified { chain, key, .. }) => {
-            let chain = CertificateDer::pem_slice_iter(chain.as_bytes());
-            let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
-            let chain = chain.map(Result::unwrap).collect();
-            builder.with_client_auth_cert(chain, key).unwrap()
-        }
-    };
-    config.alpn_protocols = vec![alpn.to_vec()];
-    Arc::new(config)
-}
-
-#[derive(Debug)]
-struct Trusting;
-
-impl ServerCertVerifier for Trusting {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        default_provider()
-            .signature_verification_algorithms
-            .supported_schemes()
-    }
 }
