@@ -10,6 +10,7 @@
 //! - `in_memory`: two regions and a coordinator without any I/O, printed step by step.
 //! - `mutants`: deliberate faults of the protocol, planted in a copy: the simulator must find each.
 //! - `bench`: what this machine can do, and what the sharded entities make of it.
+//! - `policies`: load balancing policies of many simulated clients, side by side.
 //! - `chaos`: simulated clusters in which everything goes wrong, and what the protocol promises is checked.
 
 pub mod bench;
@@ -30,6 +31,7 @@ pub mod ledger;
 pub mod log;
 pub mod map;
 pub mod mutants;
+pub mod policies;
 pub mod process;
 pub mod progress;
 pub mod runtimes;
