@@ -10,6 +10,7 @@ use crate::failure::{Failure, say};
 use crate::progress::Progress;
 
 mod chart;
+mod event;
 mod measure;
 mod node;
 mod plan;

@@ -7,14 +7,15 @@ use std::{collections::BinaryHeap, rc::Rc};
 use shard_proto::{
     Incarnation, Instant, NodeId,
     balance::{
-        Call, CallError, Configured, Failure, Invocation, Limit, LocalElection, NodeRef, Policy,
-        Provider, Source, SplitMix64, Step, Stub, StubConfig, StubHeap, View, ViewUpdate,
-        WeightHeap, mix, stub_seed,
+        Call, CallError, Configured, Invocation, Limit, LocalElection, NodeRef, Policy, Provider,
+        Source, SplitMix64, Step, Stub, StubConfig, StubHeap, View, ViewUpdate, WeightHeap, mix,
+        stub_seed,
     },
     membership::MemberState,
 };
 
 use super::{
+    event::{Answer, Event},
     measure::{Meter, Row, Sample, TICK},
     node::{Job, Life, Mode, Reception, Server, WORKERS},
     plan::{Action, Phase, Plan, SECOND},
@@ -70,73 +71,6 @@ pub struct Outcome {
 }
 
 type Client = Stub<Configured<Rc<LocalElection>, WeightHeap>, StubHeap>;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Event {
-    Act(usize),
-    Tick,
-    /// A client makes a call, and the next one later.
-    Call(u32),
-    /// A call reaches a node.
-    Reach {
-        call: usize,
-        generation: u32,
-        attempt: u8,
-        node: usize,
-        incarnation: u64,
-    },
-    /// A worker is done.
-    Done {
-        call: usize,
-        generation: u32,
-        attempt: u8,
-        node: usize,
-        epoch: u32,
-    },
-    /// An answer reaches a client.
-    Answer {
-        call: usize,
-        generation: u32,
-        attempt: u8,
-        client: u32,
-        answer: Answer,
-    },
-    /// A call's time is over.
-    Timeout {
-        call: usize,
-        generation: u32,
-    },
-    /// A client may want to ask for a view.
-    Refresh(u32),
-    /// It is told.
-    View(u32),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Answer {
-    Good,
-    Refused,
-    Reset,
-    Busy,
-    Leaving,
-}
-
-impl Answer {
-    const fn outcome(self) -> Result<(), Failure> {
-        match self {
-            Self::Good => Ok(()),
-            Self::Refused => Err(Failure::refused()),
-            Self::Reset => Err(Failure::reset()),
-            Self::Busy => Err(Failure::busy()),
-            Self::Leaving => Err(Failure::leaving()),
-        }
-    }
-
-    /// Whether the node said something, a newer view among it.
-    const fn carries_view(self) -> bool {
-        matches!(self, Self::Good | Self::Busy | Self::Leaving)
-    }
-}
 
 /// A call that is not over.
 #[derive(Debug)]
