@@ -32,6 +32,11 @@ pub trait Body: Sized {
     fn len_hint(&self) -> usize {
         64
     }
+
+    /// What [`Body::encode`] would append, if it is there already: long payloads are sent from it without a copy.
+    fn shared(&self) -> Option<Bytes> {
+        None
+    }
 }
 
 impl Body for Bytes {
@@ -46,6 +51,10 @@ impl Body for Bytes {
 
     fn len_hint(&self) -> usize {
         self.len()
+    }
+
+    fn shared(&self) -> Option<Self> {
+        Some(self.clone())
     }
 }
 

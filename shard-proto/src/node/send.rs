@@ -1,6 +1,6 @@
 //! What this node sends: messages, replies, what comes back.
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 
 use super::link::{AROUND, DataError, Flow, FrameSlot, PeerSlot};
 use super::types::Outgoing;
@@ -414,13 +414,30 @@ impl<B: Body> Node<B> {
         }
         let (id, correlation) = (message.id.as_bytes(), message.correlation);
         let hint = message.body.len_hint();
+        let long = self.config.fragment as usize;
+        let shared = if hint >= long {
+            message
+                .body
+                .shared()
+                .filter(|payload| payload.len() >= long)
+        } else {
+            None
+        };
+        let hint = if shared.is_some() { 0 } else { hint };
         let whole = hint.saturating_add(id.len()).saturating_add(64);
+        let is_shared = shared.is_some();
         let write = |out: &mut BytesMut, slot: FrameSlot| {
             let (mut head, most) = (head(slot, entity_type, epoch), slot.max_body);
             if message.tracked {
                 head.flags = head.flags.with(Flags::TRACKED);
             }
-            let body = |out: &mut BytesMut| message.body.encode(out);
+            let body = |out: &mut BytesMut| {
+                if is_shared {
+                    Ok(())
+                } else {
+                    message.body.encode(out)
+                }
+            };
             let written = match reason {
                 None => put::envelope(out, &head, most, shard, correlation, id, hint, body),
                 Some(reason) => {
@@ -430,9 +447,14 @@ impl<B: Body> Node<B> {
             written.map(|_| ())
         };
         let flow = Flow::shard(entity_type, shard);
-        match reason {
-            None => self.links.data(now, peer, flow, whole, write)?,
-            Some(_) => self.links.data_back(now, peer, flow, whole, write)?,
+        match (shared, reason) {
+            (Some(payload), _) => {
+                let back = reason.is_some();
+                self.links
+                    .data_shared(now, peer, flow, back, payload, write)?;
+            }
+            (None, None) => self.links.data(now, peer, flow, whole, write)?,
+            (None, Some(_)) => self.links.data_back(now, peer, flow, whole, write)?,
         }
         Ok(peer)
     }
@@ -473,6 +495,34 @@ impl<B: Body> Node<B> {
         status: u8,
         write: impl FnOnce(&mut BytesMut) -> Result<(), BodyError>,
     ) -> bool {
+        self.answer(now, to, |node, now, peer| {
+            node.put_reply(now, peer, to.correlation, status, write)
+        })
+    }
+
+    /// As [`Node::reply`], with a payload that is there already: a long one is sent from it without a copy.
+    pub fn reply_shared(&mut self, now: Instant, to: ReplyTo, status: u8, payload: Bytes) -> bool {
+        if payload.len() < self.config.fragment as usize {
+            return self.reply(now, to, status, |out| {
+                out.extend_from_slice(&payload);
+                Ok(())
+            });
+        }
+        self.answer(now, to, |node, now, peer| {
+            let flow = Flow::reply(to.correlation);
+            let write = reply_frame(to.correlation, status, |_: &mut BytesMut| Ok(()));
+            Ok(node
+                .links
+                .data_shared(now, peer, flow, false, payload, write)?)
+        })
+    }
+
+    fn answer(
+        &mut self,
+        now: Instant,
+        to: ReplyTo,
+        put: impl FnOnce(&mut Self, Instant, PeerSlot) -> Result<(), Unsent>,
+    ) -> bool {
         let now = self.advance(now);
         let peer = self
             .links
@@ -482,7 +532,7 @@ impl<B: Body> Node<B> {
             count(&mut self.stats.replies_dropped);
             return false;
         };
-        match self.put_reply(now, peer, to.correlation, status, write) {
+        match put(self, now, peer) {
             Ok(()) => true,
             Err(Unsent::Body(_) | Unsent::TooLarge { .. }) => {
                 let empty = |_: &mut BytesMut| Ok(());
@@ -509,12 +559,21 @@ impl<B: Body> Node<B> {
         status: u8,
         payload: impl FnOnce(&mut BytesMut) -> Result<(), BodyError>,
     ) -> Result<(), Unsent> {
-        let write = |out: &mut BytesMut, slot: FrameSlot| {
-            let head = head(slot, EntityTypeId(0), Epoch::NONE);
-            put::reply(out, &head, slot.max_body, correlation, status, 64, payload).map(|_| ())
-        };
+        let write = reply_frame(correlation, status, payload);
         let flow = Flow::reply(correlation);
         Ok(self.links.data(now, peer, flow, 128, write)?)
+    }
+}
+
+/// Writes a reply.
+fn reply_frame(
+    correlation: u64,
+    status: u8,
+    payload: impl FnOnce(&mut BytesMut) -> Result<(), BodyError>,
+) -> impl FnOnce(&mut BytesMut, FrameSlot) -> Result<(), PutError<BodyError>> {
+    move |out, slot| {
+        let head = head(slot, EntityTypeId(0), Epoch::NONE);
+        put::reply(out, &head, slot.max_body, correlation, status, 64, payload).map(|_| ())
     }
 }
 

@@ -21,13 +21,29 @@ pub struct Weight {
 #[derive(Debug)]
 struct Sum {
     bytes: AtomicUsize,
+    /// Those of them that are of small messages.
+    small: AtomicUsize,
     limit: usize,
 }
 
 impl Sum {
-    /// One message alone is never too much.
+    /// Room that large messages leave to small ones, and the size of the largest small one.
+    const fn spare(&self) -> usize {
+        self.limit / 8
+    }
+
+    const fn is_small(&self, message: usize) -> bool {
+        message <= self.spare()
+    }
+
+    /// One message alone is never too much, and what is large is not at the expense of what is small.
     fn is_over(&self, message: usize) -> bool {
-        self.bytes.load(Ordering::Relaxed) > self.limit.max(message)
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        if self.is_small(message) {
+            bytes > self.limit && self.small.load(Ordering::Relaxed) > self.spare()
+        } else {
+            bytes > self.limit.max(message).saturating_add(self.spare())
+        }
     }
 }
 
@@ -36,10 +52,12 @@ impl Sum {
 pub(super) struct Scales(Arc<Sum>);
 
 impl Scales {
-    /// Beyond `limit` bytes, a new message counts as one too many.
+    /// Beyond `limit` bytes, a new message counts as one too many. Those of up to an eighth of it are small; for them
+    /// there is an eighth more.
     pub(super) fn new(limit: usize) -> Self {
         Self(Arc::new(Sum {
             bytes: AtomicUsize::new(0),
+            small: AtomicUsize::new(0),
             limit,
         }))
     }
@@ -71,6 +89,9 @@ impl Weight {
     fn new(bytes: usize, sum: Arc<Sum>) -> Self {
         // Never more than the memory there is.
         sum.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if sum.is_small(bytes) {
+            sum.small.fetch_add(bytes, Ordering::Relaxed);
+        }
         Self { bytes, sum }
     }
 
@@ -92,6 +113,9 @@ impl Clone for Weight {
 impl Drop for Weight {
     fn drop(&mut self) {
         self.sum.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        if self.sum.is_small(self.bytes) {
+            self.sum.small.fetch_sub(self.bytes, Ordering::Relaxed);
+        }
     }
 }
 
@@ -106,6 +130,8 @@ impl Eq for Weight {}
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::*;
 
     #[test]
@@ -131,5 +157,34 @@ mod tests {
         assert!(scales.is_over(LONG + 1) && alone.as_ref().is_some_and(Weight::is_over));
         drop((alone, another));
         assert_eq!(scales.0.bytes.load(Ordering::Relaxed), 0);
+    }
+
+    /// However much large ones weigh, small ones have an eighth of the limit; without large ones they have it all.
+    #[test]
+    fn large_messages_leave_room_to_small_ones() {
+        let scales = Scales::new(80_000);
+        let small = || {
+            let mut kept = Vec::new();
+            while !scales.is_over(1000) && kept.len() < 1000 {
+                let mut weight = None;
+                scales.weigh_kept(1000, &mut weight);
+                kept.push(weight);
+            }
+            kept
+        };
+        assert_eq!(small().len(), 81);
+        let large = [scales.weigh(80_000), scales.weigh(80_000)];
+        assert!(scales.is_over(80_000));
+        let kept = small();
+        assert_eq!(kept.len(), 11);
+        drop(large);
+        assert!(!scales.is_over(1000));
+        drop(kept);
+        // A few small ones keep no large one out.
+        scales.weigh_kept(10, &mut None);
+        let one = scales.weigh(80_000);
+        assert!(!scales.is_over(80_000));
+        drop(one);
+        assert_eq!(scales.0.small.load(Ordering::Relaxed), 0);
     }
 }

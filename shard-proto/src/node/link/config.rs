@@ -4,10 +4,13 @@ use core::time::Duration;
 
 use super::lane::{Limits, Window};
 use crate::node::ConfigError;
+use crate::wire::HEADER_LEN;
 use crate::wire::header::{DEFAULT_MAX_FRAME, MAX_CONTROL_LEN, MIN_VERSION};
 
 /// Lanes of a pair, at most.
 const MAX_LANES: u8 = 64;
+/// A frame whose body is longer has its own room beside the window.
+const USUAL: u32 = 64 << 10;
 /// What a body has around id and payload, at most.
 pub(crate) const AROUND: u32 = 64;
 
@@ -92,6 +95,15 @@ impl Default for LinkConfig {
     }
 }
 
+/// What one frame may have beyond a usual one. It does not count.
+fn long_frame(fragment: u32) -> u64 {
+    if fragment > USUAL {
+        u64::from(fragment).saturating_add(HEADER_LEN as u64)
+    } else {
+        0
+    }
+}
+
 impl LinkConfig {
     /// Lanes that this side offers: no more than it has room for that each has a longest message in fragments. So a
     /// peer that keeps to the protocol never meets the limit.
@@ -125,6 +137,7 @@ impl LinkConfig {
         Window {
             bytes,
             frames: u64::from(self.window_frames),
+            frame: long_frame(limits.fragment),
             longest,
             // One longest message holds nothing else up.
             held: bytes.saturating_add(longest),

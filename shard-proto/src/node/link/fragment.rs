@@ -11,6 +11,10 @@ use crate::{EntityTypeId, ShardId};
 
 /// Bytes of a number.
 const SEQ: usize = 8;
+/// How many times as long a message that comes may get before it is moved.
+const GROWTH: usize = 16;
+/// Where in a frame that begins what fragments carry.
+const BODY: usize = HEADER_LEN + SEQ;
 
 /// What keeps order among itself: the data of one shard of one type, which travels on one lane. A reply is alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,10 +61,54 @@ impl Flow {
     }
 }
 
+/// A whole frame: what was written for it, and behind that what is the caller's and was not copied.
+#[derive(Clone, Debug)]
+pub(super) struct Frame {
+    head: Bytes,
+    shared: Bytes,
+}
+
+impl Frame {
+    /// `head` has at least header and number.
+    pub(super) const fn new(head: Bytes, shared: Bytes) -> Self {
+        Self { head, shared }
+    }
+
+    fn len(&self) -> usize {
+        self.head.len().saturating_add(self.shared.len())
+    }
+
+    /// Appends the bytes from `from` to `until`, as far as there are any.
+    fn copy(&self, from: usize, until: usize, out: &mut BytesMut) {
+        let head = self.head.len();
+        let part = |bytes: &Bytes, from: usize, until: usize, out: &mut BytesMut| {
+            let until = until.min(bytes.len());
+            out.extend_from_slice(bytes.get(from..until).unwrap_or_default());
+        };
+        part(&self.head, from, until, out);
+        part(
+            &self.shared,
+            from.saturating_sub(head),
+            until.saturating_sub(head),
+            out,
+        );
+    }
+
+    /// In one piece.
+    pub(super) fn join(self) -> Bytes {
+        if self.shared.is_empty() {
+            return self.head;
+        }
+        let mut out = BytesMut::with_capacity(self.len());
+        self.copy(0, self.len(), &mut out);
+        out.freeze()
+    }
+}
+
 /// A whole frame that has no number yet.
 #[derive(Clone, Debug)]
 struct Waiting {
-    frame: Bytes,
+    frame: Frame,
     long: bool,
 }
 
@@ -73,7 +121,7 @@ pub(super) struct Held {
     /// The first of each is long.
     flows: BTreeMap<Flow, VecDeque<Waiting>>,
     line: VecDeque<Flow>,
-    /// How much of the first one's body was cut, and the number of its first fragment.
+    /// How much of the first one was cut, header and number included, and the number of its first fragment.
     cut: Option<(usize, u64)>,
     bytes: u64,
     frames: u64,
@@ -96,7 +144,7 @@ impl Held {
     }
 
     /// A frame that is long, or whose flow waits.
-    pub(super) fn push(&mut self, flow: Flow, frame: Bytes, long: bool) {
+    pub(super) fn push(&mut self, flow: Flow, frame: Frame, long: bool) {
         self.bytes = self.bytes.saturating_add(frame.len() as u64);
         self.frames = self.frames.saturating_add(1);
         let queue = self.flows.entry(flow).or_default();
@@ -112,27 +160,25 @@ impl Held {
         let flow = self.line.front()?;
         let queue = self.flows.get_mut(flow)?;
         let frame = &queue.front()?.frame;
-        let mut header = Header::decode(frame, u32::MAX).ok()?;
-        let body = frame.get(HEADER_LEN.saturating_add(SEQ)..)?;
-        let (from, first) = self.cut.unwrap_or((0, seq));
+        let mut header = Header::decode(&frame.head, u32::MAX).ok()?;
+        let (from, first) = self.cut.unwrap_or((BODY, seq));
         let most = (size as usize).saturating_sub(SEQ).max(1);
-        let until = from.saturating_add(most).min(body.len());
-        let part = body.get(from..until)?;
-        let last = until == body.len();
+        let until = from.saturating_add(most).min(frame.len());
+        let part = until.saturating_sub(from);
+        let last = until == frame.len();
         header.flags = header
             .flags
             .with(if last { Flags::LAST } else { Flags::MORE });
-        header.len = u32::try_from(part.len().saturating_add(SEQ)).ok()?;
+        header.len = u32::try_from(part.saturating_add(SEQ)).ok()?;
         let mut bytes = BytesMut::with_capacity(header.frame_len());
         bytes.extend_from_slice(&header.to_bytes());
         bytes.extend_from_slice(&seq.to_le_bytes());
-        bytes.extend_from_slice(part);
-        self.bytes = self.bytes.saturating_sub(part.len() as u64);
+        frame.copy(from, until, &mut bytes);
+        self.bytes = self.bytes.saturating_sub(part as u64);
         let whole = if last {
             self.cut = None;
             self.frames = self.frames.saturating_sub(1);
-            let head = HEADER_LEN.saturating_add(SEQ) as u64;
-            self.bytes = self.bytes.saturating_sub(head);
+            self.bytes = self.bytes.saturating_sub(BODY as u64);
             let frame = queue.pop_front()?.frame;
             Some(Whole { frame, first })
         } else {
@@ -157,7 +203,7 @@ impl Held {
         let waiting = queue.pop_front()?;
         self.bytes = self.bytes.saturating_sub(waiting.frame.len() as u64);
         self.frames = self.frames.saturating_sub(1);
-        Some(waiting.frame)
+        Some(waiting.frame.join())
     }
 
     /// The next flow's turn. Whether there is none.
@@ -178,7 +224,7 @@ impl Held {
         loop {
             let queue = self.flows.get_mut(self.line.front()?)?;
             if let Some(waiting) = queue.pop_front() {
-                return Some((waiting.frame, first));
+                return Some((waiting.frame.join(), first));
             }
             self.turn();
         }
@@ -237,10 +283,16 @@ impl Partial {
         self.body.len()
     }
 
-    /// The next one.
-    pub(super) fn push(&mut self, body: &[u8]) {
-        self.body
-            .extend_from_slice(body.get(SEQ..).unwrap_or_default());
+    /// The next one. `max_body` as of [`Partial::check`].
+    pub(super) fn push(&mut self, body: &[u8], max_body: u32) {
+        let part = body.get(SEQ..).unwrap_or_default();
+        let len = self.body.len();
+        if self.body.capacity().saturating_sub(len) < part.len() {
+            // What came is not moved often, nor much of it; and memory that nothing is written to costs nothing.
+            let room = len.saturating_mul(GROWTH).min(max_body as usize);
+            self.body.reserve(room.saturating_sub(len).max(part.len()));
+        }
+        self.body.extend_from_slice(part);
     }
 
     /// The whole message, as if it had come in one frame.

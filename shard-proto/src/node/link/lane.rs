@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use super::fragment::{Held, Partial};
+use super::fragment::{Frame, Held, Partial};
 use super::{DataError, Flow, LinkFault};
 use crate::wire::{HEADER_LEN, Header};
 
@@ -45,6 +45,8 @@ pub(super) struct Limits {
 pub(super) struct Window {
     pub(super) bytes: u64,
     pub(super) frames: u64,
+    /// Bytes of one longest frame, which come on top: alone it holds nothing else up.
+    pub(super) frame: u64,
     /// Of the longest message.
     pub(super) longest: u64,
     /// Bytes of long messages, and of what waits behind them.
@@ -57,6 +59,7 @@ impl Window {
         Self {
             bytes: self.bytes.saturating_mul(times),
             frames: self.frames.saturating_mul(times),
+            frame: self.frame.saturating_mul(times.div_ceil(4)),
             longest: self.longest,
             held: self
                 .bytes
@@ -69,6 +72,7 @@ impl Window {
         Self {
             bytes: self.bytes.div_ceil(2),
             frames: self.frames.div_ceil(2),
+            frame: self.frame,
             longest: self.longest,
             held: self.held.div_ceil(2),
         }
@@ -92,7 +96,7 @@ pub(super) struct Chunk {
 /// A message that was cut, as one frame; its number means nothing.
 #[derive(Clone, Debug)]
 pub(super) struct Whole {
-    pub(super) frame: Bytes,
+    pub(super) frame: Frame,
     /// Number of its first fragment.
     pub(super) first: u64,
 }
@@ -223,7 +227,49 @@ impl SendLane {
         self.seal();
         let frame = rest.split().freeze();
         self.tail = rest;
+        let frame = Frame::new(frame, Bytes::new());
         self.held.get_or_insert_default().push(flow, frame, long);
+        Ok(())
+    }
+
+    /// Appends a message whose payload is at least a fragment, and stays where it is: `write` appends the rest of its
+    /// frame, as if there were no payload. State is unchanged by an error.
+    pub(super) fn push_shared<E>(
+        &mut self,
+        lane: u8,
+        flow: Flow,
+        payload: Bytes,
+        limits: Limits,
+        write: impl FnOnce(&mut BytesMut, FrameSlot) -> Result<(), E>,
+    ) -> Result<(), DataError<E>> {
+        let mut head = BytesMut::new();
+        let slot = FrameSlot {
+            version: limits.version,
+            lane,
+            seq: self.next,
+            max_body: limits.max_body,
+        };
+        write(&mut head, slot).map_err(DataError::Write)?;
+        let body = head.len().saturating_sub(HEADER_LEN);
+        let body = body.saturating_add(payload.len());
+        let limit = limits.max_body as usize;
+        let too_large = DataError::TooLarge { size: body, limit };
+        if body > limit {
+            return Err(too_large);
+        }
+        let (Ok(mut header), Ok(len)) = (Header::decode(&head, u32::MAX), u32::try_from(body))
+        else {
+            return Err(too_large);
+        };
+        header.len = len;
+        if let Some(place) = head.first_chunk_mut::<HEADER_LEN>() {
+            *place = header.to_bytes();
+        }
+        self.longest = self.longest.max(body);
+        // What was written before is given out before.
+        self.seal();
+        let frame = Frame::new(head.freeze(), payload);
+        self.held.get_or_insert_default().push(flow, frame, true);
         Ok(())
     }
 
@@ -366,7 +412,7 @@ impl SendLane {
     #[inline]
     pub(super) fn holds(&self, window: Window) -> bool {
         let frames = self.next.saturating_sub(self.acked);
-        self.bytes as u64 >= window.bytes
+        self.bytes as u64 >= window.bytes.saturating_add(window.frame)
             || frames >= window.frames
             || self.held.as_ref().is_some_and(|held| {
                 held.bytes() > window.held || frames.saturating_add(held.frames()) >= window.frames

@@ -6,7 +6,7 @@ use bytes::{Buf, Bytes, BytesMut};
 
 use super::connection::Phase;
 use super::fragment::Partial;
-use super::lane::Lane;
+use super::lane::{Lane, Limits, SendLane};
 use super::peer::Peer;
 use super::{
     CloseReason, DataError, Flow, FrameSlot, Incoming, LinkEvent, LinkFault, Links, PeerSlot,
@@ -100,7 +100,9 @@ impl Links {
         hint: usize,
         write: impl FnOnce(&mut BytesMut, FrameSlot) -> Result<(), E>,
     ) -> Result<(), DataError<E>> {
-        self.data_within(now, peer, flow, hint, HARD_WINDOWS, write)
+        self.data_within(now, peer, flow, HARD_WINDOWS, |lane, at, limits| {
+            lane.push(at, flow, hint, limits, write)
+        })
     }
 
     /// Appends data that goes back to where it came from: there is room for as much as the peer can have sent.
@@ -115,7 +117,33 @@ impl Links {
         hint: usize,
         write: impl FnOnce(&mut BytesMut, FrameSlot) -> Result<(), E>,
     ) -> Result<(), DataError<E>> {
-        self.data_within(now, peer, flow, hint, HARD_WINDOWS_BACK, write)
+        self.data_within(now, peer, flow, HARD_WINDOWS_BACK, |lane, at, limits| {
+            lane.push(at, flow, hint, limits, write)
+        })
+    }
+
+    /// As [`Links::data`], or [`Links::data_back`], of a message with a payload of at least a
+    /// [fragment](LinkConfig::fragment), which is not copied: `write` appends a frame without it.
+    ///
+    /// # Errors
+    /// As [`Links::data`].
+    pub(crate) fn data_shared<E>(
+        &mut self,
+        now: Instant,
+        peer: PeerSlot,
+        flow: Flow,
+        back: bool,
+        payload: Bytes,
+        write: impl FnOnce(&mut BytesMut, FrameSlot) -> Result<(), E>,
+    ) -> Result<(), DataError<E>> {
+        let windows = if back {
+            HARD_WINDOWS_BACK
+        } else {
+            HARD_WINDOWS
+        };
+        self.data_within(now, peer, flow, windows, |lane, at, limits| {
+            lane.push_shared(at, flow, payload, limits, write)
+        })
     }
 
     #[inline]
@@ -124,9 +152,8 @@ impl Links {
         now: Instant,
         peer: PeerSlot,
         flow: Flow,
-        hint: usize,
         windows: u64,
-        write: impl FnOnce(&mut BytesMut, FrameSlot) -> Result<(), E>,
+        push: impl FnOnce(&mut SendLane, u8, Limits) -> Result<(), DataError<E>>,
     ) -> Result<(), DataError<E>> {
         self.tick(now);
         let Some(pair) = self.peers.get_mut(peer) else {
@@ -140,7 +167,7 @@ impl Links {
         if lane.send.holds(window.times(windows)) {
             return Err(DataError::Full);
         }
-        lane.send.push(at, flow, hint, pair.limits, write)?;
+        push(&mut lane.send, at, pair.limits)?;
         self.stats.data_out = self.stats.data_out.wrapping_add(1);
         let filled = !pair.congested && lane.send.holds(window);
         if let Some(link) = pair.link {
@@ -386,10 +413,12 @@ impl Links {
         let lane = usize::from(header.flags.lane());
         let frame = buf.split_to(header.frame_len());
         let body = frame.get(HEADER_LEN..)?;
-        let partial = &mut self.peers.get_mut(slot)?.lanes.get_mut(lane)?.recv.partial;
+        let pair = self.peers.get_mut(slot)?;
+        let max_body = pair.limits.max_body;
+        let partial = &mut pair.lanes.get_mut(lane)?.recv.partial;
         match partial {
             None => *partial = Some(Box::new(Partial::new(&header, body))),
-            Some(partial) => partial.push(body),
+            Some(partial) => partial.push(body, max_body),
         }
         if header.flags.contains(Flags::MORE) {
             return None;

@@ -64,7 +64,7 @@ impl Rest {
             if chunk.fragment {
                 let whole = self.chunks.pop_front()?.whole;
                 if let Some(whole) = whole {
-                    return unacked(whole.frame, Some(whole.first < self.sent));
+                    return unacked(whole.frame.join(), Some(whole.first < self.sent));
                 }
                 continue;
             }

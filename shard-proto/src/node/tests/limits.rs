@@ -315,7 +315,11 @@ fn what_is_buffered_is_bounded_in_bytes() {
     // Nobody leads: there is no home.
     let taken = (0..10).filter(|_| cluster.tell(0, ty, &id)).count();
     assert_eq!(taken, 4, "that is one more than 3000 bytes");
-    assert!(!cluster.tell(0, ty, "y"));
+    let small = (0..1000).filter(|_| cluster.tell(0, ty, "y")).count();
+    assert!(
+        (1..100).contains(&small),
+        "an eighth of it is for small ones: {small}"
+    );
     cluster.form();
     cluster.run_until(5 * SECOND, |cluster| cluster.is_registered(ty));
     cluster.run(5 * SECOND);
