@@ -174,6 +174,19 @@ pub struct Session {
     pub starts: u32,
 }
 
+impl Session {
+    /// The session in which a region begins that takes this one's place in the same process. `self` is the last session
+    /// of the one that stopped ([`Region::session`](crate::region::Region::session)): a lower one would be taken for a
+    /// late copy.
+    #[must_use]
+    pub const fn started_again(self) -> Self {
+        Self {
+            starts: self.starts.saturating_add(1),
+            ..self
+        }
+    }
+}
+
 impl fmt::Display for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}/{}", self.incarnation, self.lapses, self.starts)

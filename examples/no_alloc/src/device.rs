@@ -111,6 +111,10 @@ impl<'a> Device<'a> {
     pub fn new(now: Instant, config: &Config<'a>) -> Option<Self> {
         let me = hash::node_id(config.name);
         let incarnation = Incarnation(config.incarnation);
+        let session = Session {
+            incarnation,
+            ..Session::default()
+        };
         let mut voters: Vec<NodeId, { Voters::CAPACITY }> = Vec::new();
         for name in config.voters {
             voters.push(hash::node_id(name)).ok()?;
@@ -133,7 +137,7 @@ impl<'a> Device<'a> {
             leadership: follow(now, me, incarnation, voters).ok()?,
             leader: None,
             lease: None,
-            region: region(now, me, incarnation, 0, config.shards, config.seed)?,
+            region: region(now, me, session, config.shards, config.seed)?,
             starts: 0,
             promoting: false,
             links: [const { Link::new() }; LINKS],
@@ -389,10 +393,8 @@ impl<'a> Device<'a> {
         if !self.promoting || !self.region.is_settled() {
             return false;
         }
-        let Me {
-            node, incarnation, ..
-        } = self.me;
-        let Some(region) = region(self.now, node, incarnation, 1, self.shards, self.seed) else {
+        let session = self.region.session().started_again();
+        let Some(region) = region(self.now, self.me.node, session, self.shards, self.seed) else {
             return false;
         };
         self.promoting = false;
@@ -541,20 +543,14 @@ fn follow(
 fn region(
     now: Instant,
     me: NodeId,
-    incarnation: Incarnation,
-    starts: u32,
+    session: Session,
     shards: u32,
     seed: u64,
 ) -> Option<Region<Message, Tables>> {
-    let session = Session {
-        incarnation,
-        lapses: 0,
-        starts,
-    };
     let half = u32::try_from(QUEUE / 2).unwrap_or(1);
     let config = RegionConfig::new(VISITOR)
         .with_shard_count(shards)
-        .with_proxy(starts == 0)
+        .with_proxy(session.starts == 0)
         .with_buffer(half)
         .with_buffer_per_shard(half)
         .with_return_window(half)

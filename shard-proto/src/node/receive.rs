@@ -360,7 +360,7 @@ impl<B: Body> Node<B> {
                 Err(ReturnError::PathGivenUp(message)) => (RejectReason::PathGivenUp, message),
                 Err(ReturnError::Stopped(message)) => (RejectReason::Stopped, message),
                 // What the type had sent before it was stopped and started again.
-                Err(ReturnError::Unexpected(message)) if kind.starts > 0 => {
+                Err(ReturnError::Unexpected(message)) if kind.region.session().starts > 0 => {
                     (RejectReason::Stopped, message)
                 }
                 Err(ReturnError::Unexpected(_)) => {

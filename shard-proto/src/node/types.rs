@@ -37,8 +37,6 @@ fn config_error(field: &'static str) -> AddTypeError {
 pub(super) struct Kind<B> {
     pub(super) id: EntityTypeId,
     pub(super) config: TypeConfig,
-    /// How often it was started before.
-    pub(super) starts: u32,
     /// The application stopped it, or the node did: its region takes nothing any more.
     pub(super) stopped: bool,
     pub(super) region: TypeRegion<B>,
@@ -379,20 +377,23 @@ impl<B: Body> Node<B> {
         let id = hash::entity_type_id(config.name);
         let known = self.types.by_id.get(&id).copied();
         let old = known.and_then(|ty| self.types.get(ty));
-        let starts = match old {
+        let session = match old {
             Some(kind) if kind.config.name != config.name => return Err(AddTypeError::Collision),
             Some(kind) if !kind.stopped => return Err(AddTypeError::Duplicate),
             Some(kind) if !kind.region.is_settled() => {
                 return Err(AddTypeError::Stopping);
             }
-            Some(kind) => kind.starts.saturating_add(1),
-            None => 0,
+            Some(kind) => kind.region.session().started_again(),
+            None => Session {
+                incarnation: self.me.incarnation,
+                ..Session::default()
+            },
         };
         let ty = match known {
             Some(ty) => ty,
             None => self.next_type()?,
         };
-        let region = self.new_region(now, &config, id, starts)?;
+        let region = self.new_region(now, &config, id, session)?;
         let coordinator = self.new_coordinator(now, &config, strategy)?;
         match self.types.get_mut(ty) {
             Some(kind) => {
@@ -403,7 +404,6 @@ impl<B: Body> Node<B> {
                 kind.region = region;
                 kind.scales = Scales::new(config.buffer_bytes);
                 kind.config = config;
-                kind.starts = starts;
                 kind.stopped = false;
             }
             None => {
@@ -411,7 +411,6 @@ impl<B: Body> Node<B> {
                     id,
                     scales: Scales::new(config.buffer_bytes),
                     config,
-                    starts,
                     stopped: false,
                     region,
                     coordinator,
@@ -450,13 +449,8 @@ impl<B: Body> Node<B> {
         now: Instant,
         config: &TypeConfig,
         id: EntityTypeId,
-        starts: u32,
+        session: Session,
     ) -> Result<TypeRegion<B>, AddTypeError> {
-        let session = Session {
-            incarnation: self.me.incarnation,
-            lapses: 0,
-            starts,
-        };
         let storage = HeapStorage::new(config.shard_count, self.slots(), config.buffer);
         let settings = config.region(&self.config, id);
         Region::new(now, self.me.node, session, settings, storage)

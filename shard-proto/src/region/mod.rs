@@ -114,8 +114,8 @@ pub(crate) enum Source {
 }
 
 impl<P, S: RegionStorage<P>> Region<P, S> {
-    /// Makes a region of the node `me` and empties its storage. `session` is the node's incarnation, its lapses so
-    /// far, and how often the region was started in this process before.
+    /// Makes a region of the node `me` and empties its storage. `session` is the node's incarnation and zeros; where a
+    /// region of the type ran in this process before, [`Session::started_again`] of the last session of that one.
     ///
     /// Nothing happens until a leader ([`Region::handle_leader`]) and a lease ([`Region::handle_lease`]) are known,
     /// and other nodes are unknown until [`Region::handle_member`]. O(storage).

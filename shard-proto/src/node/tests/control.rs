@@ -7,7 +7,7 @@ use std::println;
 use super::cluster::*;
 use super::moving::{all_answered, formed, traffic};
 use crate::coordinator::KeepShards;
-use crate::node::TypeIndex;
+use crate::node::{TypeConfig, TypeIndex};
 use crate::wire::Kind;
 
 /// Asks of all entities on the hosts whose type runs.
@@ -146,6 +146,56 @@ fn s27_a_lost_deregister_leaves_no_shard_without_a_home() {
     cluster.run(11 * SECOND);
     assert!(cluster.meddler.as_ref().is_some_and(|it| it.count > 0));
     all_answered(&cluster, &asks);
+}
+
+/// Rule 2.11: the sessions of a type that is started again are above those it had before, in which lapses were counted.
+/// If they were not, and the `Deregister` was lost, the coordinator would take all that the new region says for late.
+#[test]
+fn r2_11_a_type_that_starts_again_after_a_lapse_is_registered() {
+    let names = ["a", "b", "c"];
+    for seed in 0..5 {
+        let (mut cluster, cart) = formed(links(), seed, &names);
+        // The node keeps its lease: another type of it needs one.
+        let visits = cluster.add_type_everywhere(&TypeConfig::new("visits"));
+        cluster.run_until(5 * SECOND, |cluster| cluster.is_registered(visits));
+        traffic(&mut cluster, cart, 20, 5 * MS);
+        let host = (0..3).find(|host| cluster.hosts[*host].node.reign.is_none());
+        let host = host.unwrap();
+        let others: Vec<_> = (0..3).filter(|other| *other != host).collect();
+        for &other in &others {
+            cluster.block(host, other);
+        }
+        cluster.run_until(10 * SECOND, |cluster| {
+            cluster.hosts[host].node.lease_until().is_none()
+        });
+        for &other in &others {
+            cluster.unblock(host, other);
+        }
+        cluster.run_until(10 * SECOND, |cluster| cluster.is_registered(cart));
+        cluster.run(SECOND);
+        let session = |cluster: &Cluster| {
+            let kind = cluster.hosts[host].node.types.get(cart);
+            kind.unwrap().region.session()
+        };
+        let before = session(&cluster);
+        assert!(before.lapses > 0, "seed {seed}: {before}");
+        cluster.meddler = Some(Meddler::new(Kind::DEREGISTER, Meddling::Lose));
+        cluster.stop_type(host, cart);
+        cluster.run_until(10 * SECOND, |cluster| {
+            let kind = cluster.hosts[host].node.types.get(cart);
+            kind.unwrap().region.is_settled()
+        });
+        assert!(cluster.meddler.as_ref().is_some_and(|it| it.count > 0));
+        cluster.add_type(host, CART);
+        let lapses = cluster.hosts[host].node.lapses();
+        cluster.run_until(2 * SECOND, |cluster| cluster.is_registered(cart));
+        assert_eq!(cluster.hosts[host].node.lapses(), lapses, "seed {seed}");
+        let after = session(&cluster);
+        assert!(after > before, "seed {seed}: {after} after {before}");
+        let asks = traffic(&mut cluster, cart, 20, 10 * MS);
+        cluster.run(2 * SECOND);
+        all_answered(&cluster, &asks);
+    }
 }
 
 /// `Resized` is said once to those that did not ask for it. Who misses it hears of it when it registers again, which it

@@ -97,6 +97,23 @@ fn r2_11_an_ended_session_is_raised_and_registers_again() {
     assert_eq!(world.region(A).session().lapses, 1);
 }
 
+/// What follows a region in the same process does not begin anew to count what ended the sessions of that one.
+#[test]
+fn r2_11_a_region_that_is_started_again_is_above_every_session_before_it() {
+    let mut world = World::new(&[A]);
+    world.home_is(A, A, 1, Previous::Completed);
+    for lapses in 1..4 {
+        world.refuse(A, RegisterRefusal::SessionEnded);
+        world.run();
+        let ended = world.region(A).session();
+        assert_eq!((ended.lapses, ended.starts), (lapses, 0));
+        let again = ended.started_again();
+        assert!(again > ended, "{again} after {ended}");
+        assert_eq!(again.incarnation, ended.incarnation);
+        assert!(again.started_again() > again);
+    }
+}
+
 #[test]
 fn the_removal_of_this_node_is_a_lapse() {
     let mut world = World::new(&[A, B]);

@@ -14,7 +14,6 @@ where
         Self {
             id: self.id,
             base: self.base,
-            starts: self.starts,
             stopped: self.stopped,
             region: self.region.clone(),
             coordinator: self.coordinator.clone(),
@@ -76,7 +75,13 @@ where
         for kind in &self.kinds {
             kind.region.write_state(out)?;
             kind.coordinator.write_state(out)?;
-            write!(out, "{:?}{}{}", kind.stuck, kind.starts, kind.stopped)?;
+            write!(
+                out,
+                "{:?}{}{}",
+                kind.stuck,
+                kind.region.session().starts,
+                kind.stopped
+            )?;
         }
         // A leave looks whether they changed.
         if self.life.is_member() && !self.life.is_running() {

@@ -62,7 +62,9 @@ impl<St: Store> Machine<St> {
                     Err(ReturnError::PathGivenUp(_)) => RejectReason::PathGivenUp,
                     Err(ReturnError::Stopped(_)) => RejectReason::Stopped,
                     // What the type had sent before it was stopped and started again.
-                    Err(ReturnError::Unexpected(_)) if kind.starts > 0 => RejectReason::Stopped,
+                    Err(ReturnError::Unexpected(_)) if kind.region.session().starts > 0 => {
+                        RejectReason::Stopped
+                    }
                     Err(ReturnError::Unexpected(_)) => return sink.note(Note::UnexpectedReturn),
                 };
                 sink.reject(ty, shard, Origin::Local, reason, message);

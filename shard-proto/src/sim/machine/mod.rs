@@ -30,7 +30,8 @@ use crate::region::Region;
 use crate::wire::Control;
 use crate::wire::control::{RegisterRefusal, RegisterRefused};
 use crate::{
-    EntityTypeId, Epoch, Incarnation, Instant, Leader, NodeId, ShardId, Term, earliest, hash,
+    EntityTypeId, Epoch, Incarnation, Instant, Leader, NodeId, Session, ShardId, Term, earliest,
+    hash,
 };
 
 /// An entity type of a process.
@@ -38,7 +39,6 @@ pub(super) struct Kind<St: Store> {
     id: EntityTypeId,
     /// Its first shard among those of all types.
     base: u32,
-    starts: u32,
     stopped: bool,
     region: Region<Message, St::Region>,
     coordinator: Coordinator<Moving, St::Coordinator>,
@@ -124,14 +124,17 @@ impl<St: Store> Machine<St> {
             types: None,
             life: departure::Phase::Running,
         };
+        let session = Session {
+            incarnation,
+            ..Session::default()
+        };
         for ty in 0..config.types {
-            let region = machine.new_region(now, ty, 0, seed)?;
+            let region = machine.new_region(now, ty, session, seed)?;
             let settings = machine.coordinator_config(ty);
             let storage = St::coordinator(config.shards);
             machine.kinds.push(Kind {
                 id: hash::entity_type_id(type_name(ty)),
                 base: u32::from(ty) * config.shards,
-                starts: 0,
                 stopped: false,
                 region,
                 coordinator: Coordinator::new(now, settings, Moving::new(strategy()), storage)

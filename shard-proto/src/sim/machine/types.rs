@@ -14,15 +14,10 @@ impl<St: Store> Machine<St> {
         &self,
         now: Instant,
         ty: u8,
-        starts: u32,
+        session: Session,
         seed: u64,
     ) -> Option<Region<Message, St::Region>> {
         let config = &self.config;
-        let session = Session {
-            incarnation: self.me.incarnation,
-            lapses: self.leadership.lapses(),
-            starts,
-        };
         let settings = RegionConfig::new(type_name(ty))
             .with_shard_count(config.shards)
             .with_retry_interval(config.retry_interval)
@@ -81,8 +76,8 @@ impl<St: Store> Machine<St> {
         if !kind.stopped || !kind.region.is_settled() || !self.life.is_running() {
             return false;
         }
-        let starts = kind.starts + 1;
-        let Some(mut region) = self.new_region(now, ty, starts, seed) else {
+        let session = kind.region.session().started_again();
+        let Some(mut region) = self.new_region(now, ty, session, seed) else {
             return false;
         };
         for member in self.members.iter() {
@@ -96,7 +91,6 @@ impl<St: Store> Machine<St> {
         region.handle_leader(now, self.leader);
         let kind = &mut self.kinds[usize::from(ty)];
         kind.region = region;
-        kind.starts = starts;
         kind.stopped = false;
         kind.dirty = true;
         self.tell_types();
