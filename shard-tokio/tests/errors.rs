@@ -134,15 +134,16 @@ async fn a_full_buffer_hands_the_message_back() {
 }
 
 #[tokio::test]
-async fn a_message_larger_than_a_frame_is_refused() {
+async fn a_message_larger_than_the_largest_is_refused() {
     within(30, "too large", async {
         let world = World::new();
         let seeds = [free_address()];
-        let node = builder("a", &seeds[0], &seeds).start().await.unwrap();
+        let node = builder("a", &seeds[0], &seeds).max_message(1 << 20);
+        let node = node.start().await.unwrap();
         let a = scribes(&node, &world, |it| it.proxy()).await;
         let b = Peer::start("b", &free_address(), &seeds, &world).await;
         let mut undelivered = node.undelivered();
-        // Its home is not known yet: nobody has encoded it.
+        // Its home is not known yet, and might be here.
         let one = a.entity("one");
         one.tell(Say::Blob(vec![7; 2 << 20])).await.unwrap();
         let report = undelivered.next().await.unwrap();
@@ -383,11 +384,12 @@ async fn an_error_says_whether_the_message_was_delivered() {
 
 /// An answer that cannot travel does not make a message that was handled one that was refused.
 #[tokio::test]
-async fn an_answer_larger_than_a_frame_is_no_answer() {
+async fn an_answer_larger_than_the_largest_message_is_no_answer() {
     within(30, "answer", async {
         let seeds = [free_address()];
         let a = builder("a", &seeds[0], &seeds).start().await.unwrap();
-        let b = builder("b", &free_address(), &seeds).start().await.unwrap();
+        let b = builder("b", &free_address(), &seeds).max_message(1 << 20);
+        let b = b.start().await.unwrap();
         let proxy = a.entity_type::<Printer>().shards(1).proxy().start();
         let proxy = proxy.await.unwrap();
         let _host = b.entity_type::<Printer>().shards(1).start().await.unwrap();

@@ -5,10 +5,12 @@ use core::cell::RefCell;
 use core::fmt;
 use core::panic::AssertUnwindSafe;
 use std::panic::catch_unwind;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use shard_proto::node::BodyError;
 
+use crate::carried::Counted;
 use crate::message::{CodecError, Message, Payload};
 
 /// An encoded value. Short ones are kept in place: no allocation, and no reference count that two cores share.
@@ -16,10 +18,14 @@ use crate::message::{CodecError, Message, Payload};
 pub(crate) enum Encoded {
     Inline(u8, [u8; Self::INLINE]),
     Shared(Bytes),
+    /// A long one on its way to another node.
+    Carried(Arc<Counted>),
 }
 
 impl Encoded {
     pub(crate) const INLINE: usize = 38;
+    /// One that is longer, in bytes, is a long one: see [`Carried`](crate::carried::Carried).
+    pub(crate) const LONG: usize = 64 * 1024;
 
     pub(crate) const EMPTY: Self = Self::Inline(0, [0; Self::INLINE]);
 
@@ -33,6 +39,28 @@ impl Encoded {
         match self {
             Self::Inline(len, bytes) => &bytes[..usize::from(*len)],
             Self::Shared(bytes) => bytes,
+            Self::Carried(counted) => &counted.bytes,
+        }
+    }
+
+    pub(crate) fn is_long(&self) -> bool {
+        self.as_slice().len() > Self::LONG
+    }
+
+    /// The bytes, unless they are kept in place.
+    pub(crate) fn shared(&self) -> Option<Bytes> {
+        match self {
+            Self::Inline(..) => None,
+            Self::Shared(bytes) => Some(bytes.clone()),
+            Self::Carried(counted) => Some(counted.shared()),
+        }
+    }
+
+    /// One that takes no room on the way.
+    pub(crate) fn uncounted(self) -> Self {
+        match self {
+            Self::Carried(counted) => Self::Shared(counted.bytes.clone()),
+            other => other,
         }
     }
 
@@ -67,6 +95,10 @@ impl Encoded {
             let encoded = caught(|| write(&mut out))
                 .map(|()| Self::inline(&out).unwrap_or_else(|| Self::Shared(out.split().freeze())));
             out.clear();
+            if out.capacity() > 4 * CHUNK || encoded.as_ref().is_ok_and(Self::is_long) {
+                // Or a thread kept what a long message once needed.
+                out = BytesMut::new();
+            }
             *scratch.borrow_mut() = out;
             encoded
         })
@@ -76,22 +108,23 @@ impl Encoded {
         let payload = match self {
             Self::Inline(..) => Payload::new(self.as_slice()),
             Self::Shared(bytes) => Payload::shared(bytes),
+            Self::Carried(counted) => Payload::shared(&counted.bytes),
         };
         caught(|| M::decode(payload))
     }
 
     /// What is behind the first `count` bytes.
     pub(crate) fn decode_after<M: Message>(&self, count: usize) -> Result<M, CodecError> {
-        match self {
+        let bytes = match self {
             Self::Inline(..) => {
                 let rest = self.as_slice().get(count..).unwrap_or_default();
-                caught(|| M::decode(Payload::new(rest)))
+                return caught(|| M::decode(Payload::new(rest)));
             }
-            Self::Shared(bytes) => {
-                let rest = bytes.slice(count.min(bytes.len())..);
-                caught(|| M::decode(Payload::shared(&rest)))
-            }
-        }
+            Self::Shared(bytes) => bytes,
+            Self::Carried(counted) => &counted.bytes,
+        };
+        let rest = bytes.slice(count.min(bytes.len())..);
+        caught(|| M::decode(Payload::shared(&rest)))
     }
 }
 
@@ -114,17 +147,23 @@ pub(crate) fn discard<M>(message: M) {
 /// A message of any type, for what does not know the type.
 pub(crate) trait AnyMessage: Send {
     fn encode(&self, out: &mut BytesMut) -> Result<(), CodecError>;
+    fn encoded(&self) -> Option<&Encoded>;
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
 }
 
-/// A message that whoever has it may drop, the driver and the core among them: that does not panic.
-struct Held<M>(Option<M>);
+/// A message that whoever has it may drop, the driver and the core among them: that does not panic. And its encoding, if
+/// there is one already.
+struct Held<M>(Option<M>, Option<Encoded>);
 
 impl<M: Message> AnyMessage for Held<M> {
     fn encode(&self, out: &mut BytesMut) -> Result<(), CodecError> {
         self.0
             .as_ref()
             .map_or(Ok(()), |message| message.encode(out))
+    }
+
+    fn encoded(&self) -> Option<&Encoded> {
+        self.1.as_ref()
     }
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
@@ -149,7 +188,19 @@ pub(crate) enum Body {
 
 impl Body {
     pub(crate) fn value<M: Message>(message: M) -> Self {
-        Self::Value(Box::new(Held(Some(message))))
+        Self::ready(message, None)
+    }
+
+    /// With its encoding, for the case that it has to leave this node.
+    pub(crate) fn ready<M: Message>(message: M, encoded: Option<Encoded>) -> Self {
+        Self::Value(Box::new(Held(Some(message), encoded)))
+    }
+
+    fn encoded(&self) -> Option<&Encoded> {
+        match self {
+            Self::Encoded(encoded) => Some(encoded),
+            Self::Value(value) => value.encoded(),
+        }
     }
 
     /// The value; `None` if it is encoded, or of another type.
@@ -176,25 +227,28 @@ impl shard_proto::node::Body for Body {
     }
 
     fn encode(&self, out: &mut BytesMut) -> Result<(), BodyError> {
-        match self {
-            Self::Encoded(encoded) => {
-                out.extend_from_slice(encoded.as_slice());
-                Ok(())
-            }
-            Self::Value(value) => caught(|| value.encode(out)).map_err(|error| {
-                tracing::debug!(%error, "a message cannot be encoded");
-                BodyError {
-                    reason: "its encode function failed",
-                }
-            }),
+        if let Some(encoded) = self.encoded() {
+            out.extend_from_slice(encoded.as_slice());
+            return Ok(());
         }
+        let Self::Value(value) = self else {
+            return Ok(());
+        };
+        caught(|| value.encode(out)).map_err(|error| {
+            tracing::debug!(%error, "a message cannot be encoded");
+            BodyError {
+                reason: "its encode function failed",
+            }
+        })
     }
 
     fn len_hint(&self) -> usize {
-        match self {
-            Self::Encoded(encoded) => encoded.as_slice().len(),
-            Self::Value(_) => 64,
-        }
+        self.encoded()
+            .map_or(64, |encoded| encoded.as_slice().len())
+    }
+
+    fn shared(&self) -> Option<Bytes> {
+        self.encoded()?.shared()
     }
 }
 

@@ -246,7 +246,8 @@ impl<R: Runtime> NodeBuilder<R> {
     }
 
     /// Largest message, id included, in bytes; the same on every node, or the receiver's limit counts and the message is
-    /// rejected on the way. Both sides have all of it in memory. Default: 64 MiB.
+    /// rejected on the way. Both sides have all of it in memory. Of those longer than 64 KiB that are sent to other nodes,
+    /// each entity type has as many bytes under way at once; callers with more wait in line. Default: 64 MiB.
     #[must_use]
     pub const fn max_message(mut self, bytes: u32) -> Self {
         self.max_message = bytes;

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use shard_proto::ShardId;
 use shard_proto::node::EntityKey;
+use tokio::sync::AcquireError;
 
 use crate::ask::{Answer, Pool};
 use crate::body::{Body, Encoded};
@@ -40,6 +41,8 @@ pub struct EntityRef<E: Entity> {
 struct Outgoing<E: Entity> {
     message: E::Message,
     caller: Caller<E::Reply>,
+    /// It had to be encoded, and waits.
+    encoded: Option<Box<Encoded>>,
 }
 
 /// Why a message is not on its way yet.
@@ -52,6 +55,11 @@ enum Held<E: Entity> {
     Long(Outgoing<E>),
     /// Too many messages are on the long way.
     Crowded(Outgoing<E>),
+    /// Too long ones are on their way to other nodes.
+    InLine(
+        Outgoing<E>,
+        Pin<Box<dyn Future<Output = Result<Encoded, AcquireError>> + Send>>,
+    ),
 }
 
 impl<E: Entity> EntityRef<E> {
@@ -92,6 +100,7 @@ impl<E: Entity> EntityRef<E> {
         let outgoing = Outgoing {
             message: message.into(),
             caller: Caller::Tell,
+            encoded: None,
         };
         self.send(outgoing).await
     }
@@ -104,16 +113,20 @@ impl<E: Entity> EntityRef<E> {
         let outgoing = Outgoing {
             message: message.into(),
             caller: Caller::Tell,
+            encoded: None,
         };
         match self.short(outgoing) {
             Ok(()) => Ok(()),
             Err(Held::Mailbox(back, _)) => Err(TellError::Busy(back.message)),
-            Err(Held::Pending(back, _) | Held::Long(back) | Held::Crowded(back)) => {
-                match self.long(None, back)? {
-                    None => Ok(()),
-                    Some(back) => Err(TellError::Busy(back.message)),
-                }
-            }
+            Err(
+                Held::Pending(back, _)
+                | Held::Long(back)
+                | Held::Crowded(back)
+                | Held::InLine(back, _),
+            ) => match self.long(None, back)? {
+                None => Ok(()),
+                Some(back) => Err(TellError::Busy(back.message)),
+            },
         }
     }
 
@@ -153,6 +166,7 @@ impl<E: Entity> EntityRef<E> {
         let mut send = pin!(self.send(Outgoing {
             message: message.into(),
             caller: Caller::Ask(responder),
+            encoded: None,
         }));
         let mut sent = false;
         poll_fn(|cx| {
@@ -196,6 +210,7 @@ impl<E: Entity> EntityRef<E> {
         let mut send = pin!(self.send(Outgoing {
             message: message.into(),
             caller: Caller::Ask(responder),
+            encoded: None,
         }));
         poll_fn(|cx| match send.as_mut().poll(cx) {
             Poll::Ready(sent) => Poll::Ready(sent.map_err(AskError::from)),
@@ -340,11 +355,27 @@ impl<E: Entity> EntityRef<E> {
                     }
                     Some(Held::Long(outgoing)) => match self.long(Some(cx), outgoing) {
                         Ok(None) => None,
-                        Ok(Some(outgoing)) => {
-                            held = Some(Held::Crowded(outgoing));
+                        Ok(Some(outgoing)) => match self.line(outgoing) {
+                            Held::Crowded(outgoing) => {
+                                held = Some(Held::Crowded(outgoing));
+                                return Poll::Pending;
+                            }
+                            waits => Some(waits),
+                        },
+                        Err(error) => return Poll::Ready(Err(error)),
+                    },
+                    Some(Held::InLine(mut outgoing, mut turn)) => match turn.as_mut().poll(cx) {
+                        Poll::Pending => {
+                            held = Some(Held::InLine(outgoing, turn));
                             return Poll::Pending;
                         }
-                        Err(error) => return Poll::Ready(Err(error)),
+                        Poll::Ready(Err(_)) => {
+                            return Poll::Ready(Err(TellError::Stopped(outgoing.message)));
+                        }
+                        Poll::Ready(Ok(encoded)) => {
+                            outgoing.encoded = Some(Box::new(encoded));
+                            self.short(outgoing).err()
+                        }
                     },
                     Some(Held::Crowded(outgoing)) => self.short(outgoing).err(),
                 };
@@ -353,7 +384,22 @@ impl<E: Entity> EntityRef<E> {
         .await
     }
 
-    /// The long way, through the driver. `Some`: there is no room; the caller is registered to be woken.
+    /// What has no room on the long way is in line, if that is why.
+    fn line(&self, outgoing: Outgoing<E>) -> Held<E> {
+        match outgoing.encoded.as_deref() {
+            Some(Encoded::Shared(bytes))
+                if bytes.len() > Encoded::LONG
+                    && self.shared.gate(self.shard).way() == Way::Remote =>
+            {
+                let turn = Box::pin(self.shared.carried.wait(bytes.clone()));
+                Held::InLine(outgoing, turn)
+            }
+            _ => Held::Crowded(outgoing),
+        }
+    }
+
+    /// The long way, through the driver. `Some`: there is no room; the caller is registered to be woken, or has to
+    /// stand in [line](Self::line).
     fn long(
         &self,
         mut cx: Option<&mut Context<'_>>,
@@ -377,17 +423,45 @@ impl<E: Entity> EntityRef<E> {
                 return Ok(Some(outgoing));
             }
         };
-        let Outgoing { message, caller } = outgoing;
-        let (body, message) = if way == Way::Remote {
-            match self.encode(&message) {
-                Ok(encoded) => (Body::Encoded(encoded), Some(message)),
-                Err(error) => {
-                    gate.settle(1);
-                    return Err(error);
+        let Outgoing {
+            message,
+            caller,
+            encoded,
+        } = outgoing;
+        let (body, message) = match way {
+            Way::Open => (Body::value(message), None),
+            // The driver would encode it once there is a home elsewhere, and do nothing else for as long as that takes.
+            Way::Closed => {
+                let encoded = match encoded {
+                    Some(encoded) => Some(encoded.uncounted()),
+                    None => self.encode(&message).ok(),
+                };
+                (Body::ready(message, encoded), None)
+            }
+            Way::Remote => {
+                let encoded = match encoded {
+                    Some(encoded) => Ok(*encoded),
+                    None => self.encode(&message),
+                };
+                let encoded = match encoded {
+                    Ok(encoded) => encoded,
+                    Err(error) => {
+                        gate.settle(1);
+                        return Err(error);
+                    }
+                };
+                match shared.carried.enter(encoded) {
+                    Ok(encoded) => (Body::Encoded(encoded), Some(message)),
+                    Err(encoded) => {
+                        gate.settle(1);
+                        return Ok(Some(Outgoing {
+                            message,
+                            caller,
+                            encoded: Some(Box::new(encoded)),
+                        }));
+                    }
                 }
             }
-        } else {
-            (Body::value(message), None)
         };
         let ask = match caller {
             Caller::Ask(responder) => responder.erase(),
@@ -414,7 +488,10 @@ impl<E: Entity> EntityRef<E> {
         let Input::Send { body, ask, .. } = input else {
             return Ok(None);
         };
-        let message = message.or_else(|| body.into_value());
+        let (message, encoded) = match (message, body) {
+            (Some(message), Body::Encoded(encoded)) => (Some(message), Some(Box::new(encoded))),
+            (message, body) => (message.or_else(|| body.into_value()), None),
+        };
         let Some(message) = message else {
             return Ok(None);
         };
@@ -424,7 +501,11 @@ impl<E: Entity> EntityRef<E> {
         let caller = ask
             .and_then(|pending| pending.typed())
             .map_or(Caller::Tell, Caller::Ask);
-        Ok(Some(Outgoing { message, caller }))
+        Ok(Some(Outgoing {
+            message,
+            caller,
+            encoded,
+        }))
     }
 
     fn encode(&self, message: &E::Message) -> Result<Encoded, TellError<E::Message>> {
@@ -458,6 +539,7 @@ impl<E: Entity> From<Item<E>> for Outgoing<E> {
         Self {
             message,
             caller: item.caller,
+            encoded: None,
         }
     }
 }

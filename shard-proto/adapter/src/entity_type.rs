@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 
 use crate::ask::{Pool, Sweep};
 use crate::builder::Preset;
+use crate::carried::Carried;
 use crate::clock::random_seed;
 use crate::driver::Command;
 use crate::entity::Entity;
@@ -280,8 +281,11 @@ impl<E: Entity> EntityTypeBuilder<E> {
     }
 
     /// Bytes of messages, with their ids, that are here for the type: buffered, or longer than 1 KiB, sent by other nodes
-    /// and in mailboxes. Beyond it, new ones of other nodes are refused and their callers told that it is full; callers on this node are
-    /// while the shard has no home. At least the longest message. Default: 64 MiB.
+    /// and in mailboxes. Beyond it, new ones of other nodes are refused and their callers told that it is full; callers
+    /// on this node are while the shard has no home. At least the longest message.
+    ///
+    /// Small messages, of up to an eighth of it, have an eighth of their own: large ones, which may take all of it, keep
+    /// none of them out. So there are 9/8 of this at most, and the small message that is taken last. Default: 64 MiB.
     #[must_use]
     pub fn buffer_bytes(self, bytes: usize) -> Self {
         self.with(|config| config.with_buffer_bytes(bytes))
@@ -472,6 +476,7 @@ impl<E: Entity> EntityTypeBuilder<E> {
                 waiters: Waiters::default(),
                 choked: Choked::default(),
                 congested: AtomicBool::new(false),
+                carried: Carried::new(node.max_message),
                 remembered: Tally::default(),
                 status: Arc::new(Status::new(E::TYPE, shards, place)),
                 senders: Senders::default(),

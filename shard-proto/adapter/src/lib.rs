@@ -19,6 +19,7 @@ mod ask;
 pub mod backend;
 mod body;
 mod builder;
+mod carried;
 mod clock;
 pub mod daemon;
 mod driver;

@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 /// trait on a type without serde's.
 ///
 /// A message to an entity on the same node is handed over as it is; it is neither encoded nor copied to the heap.
+/// Only while nobody knows where its shard is, it is encoded in case that is elsewhere.
 pub trait Message: Sized + Send + 'static {
     /// Appends the encoded value.
     ///

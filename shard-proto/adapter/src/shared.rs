@@ -21,6 +21,7 @@ use tokio::sync::Semaphore;
 use crate::arrivals::Arrivals;
 use crate::ask::{Pending, Pool, Responder, Sweep, TICK};
 use crate::body::{Body, Encoded};
+use crate::carried::Carried;
 use crate::clock::Clock;
 use crate::driver::{Command, NetEvent};
 use crate::durable::{Counters, DurableStats};
@@ -324,6 +325,8 @@ pub(crate) struct TypeShared<E: Entity> {
     pub(crate) choked: Choked,
     /// Many messages of the type are buffered.
     pub(crate) congested: AtomicBool,
+    /// Long messages on their way to other nodes.
+    pub(crate) carried: Carried,
     pub(crate) remembered: Tally,
     pub(crate) status: Arc<Status>,
     /// What the entities that run here know of those who send to them reliably.

@@ -39,10 +39,11 @@ impl Sum {
     /// One message alone is never too much, and what is large is not at the expense of what is small.
     fn is_over(&self, message: usize) -> bool {
         let bytes = self.bytes.load(Ordering::Relaxed);
+        let small = self.small.load(Ordering::Relaxed);
         if self.is_small(message) {
-            bytes > self.limit && self.small.load(Ordering::Relaxed) > self.spare()
+            bytes > self.limit && small > self.spare()
         } else {
-            bytes > self.limit.max(message).saturating_add(self.spare())
+            bytes.saturating_sub(small.min(self.spare())) > self.limit.max(message)
         }
     }
 }
@@ -173,8 +174,9 @@ mod tests {
             kept
         };
         assert_eq!(small().len(), 81);
-        let large = [scales.weigh(80_000), scales.weigh(80_000)];
-        assert!(scales.is_over(80_000));
+        // What is left to small ones, large ones do not take.
+        let large = [scales.weigh(60_000), scales.weigh(20_001)];
+        assert!(scales.is_over(20_001));
         let kept = small();
         assert_eq!(kept.len(), 11);
         drop(large);

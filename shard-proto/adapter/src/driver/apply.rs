@@ -10,7 +10,7 @@ use shard_proto::region::Origin;
 use shard_proto::{Epoch, ShardId};
 
 use crate::ask::Pending;
-use crate::body::Body;
+use crate::body::{Body, Encoded};
 use crate::error::{AskError, LeaveError, TypeError};
 use crate::host::{Crowded, Desk, Effect, From, Host, Refused};
 use crate::report::Reason;
@@ -40,6 +40,10 @@ impl Driver {
                 status,
                 payload,
             } => {
+                if let Encoded::Shared(payload) = payload {
+                    self.core.reply_shared(self.now, to, status, payload);
+                    return;
+                }
                 let write = |out: &mut bytes::BytesMut| -> Result<(), BodyError> {
                     out.extend_from_slice(payload.as_slice());
                     Ok(())

@@ -557,6 +557,7 @@ impl<E: Entity> Host for TypeHost<E> {
         self.shared.directory.pin().clear();
         self.shared.choked.clear();
         self.shared.status.stopped();
+        self.shared.carried.close();
         self.shared.waiters.wake();
     }
 }
