@@ -166,7 +166,7 @@ impl Job<'_> {
                 };
                 (read.parts, Some(journaled))
             }
-            None => (read_books(self.shelf.path())?, None),
+            None => (read_books(&self.shelf.books())?, None),
         };
         for part in &parts {
             let shard = ledgers.shard_of(&format!("{prefix}{}", part.key));

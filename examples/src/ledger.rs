@@ -226,7 +226,10 @@ pub fn read_books(folder: &Path) -> Result<Vec<Part>, Failure> {
     Ok(parts)
 }
 
-/// A folder for books; removed when dropped.
+/// Of the books, in a [`Shelf`].
+const BOOKS: &str = "books";
+
+/// A folder for books and whatever else nodes keep in files; removed when dropped.
 #[derive(Debug)]
 pub struct Shelf(PathBuf);
 
@@ -240,7 +243,7 @@ impl Shelf {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("shard-books-{}-{number}", std::process::id());
         let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).map_err(|error| {
+        fs::create_dir_all(path.join(BOOKS)).map_err(|error| {
             let place = std::env::temp_dir();
             let place = place.display();
             Failure::run(format!(
@@ -253,7 +256,13 @@ impl Shelf {
     /// Where a node's book is.
     #[must_use]
     pub fn book(&self, node: &str) -> PathBuf {
-        self.0.join(format!("{node}.jsonl"))
+        self.books().join(format!("{node}.jsonl"))
+    }
+
+    /// The folder of the books, in which nothing else is.
+    #[must_use]
+    pub fn books(&self) -> PathBuf {
+        self.0.join(BOOKS)
     }
 
     /// Where the store of all nodes is.
