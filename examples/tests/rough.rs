@@ -134,7 +134,7 @@ fn a_member_process_does_not_outlive_its_parent() {
     let books = std::env::temp_dir().join(format!("{}-orphan.jsonl", std::process::id()));
     let orders = format!(
         r#"{{"name":"orphan","seeds":["127.0.0.1:1"],"shape":{{"shards":8,"voters":[],"lan":true}},
-        "hosts":{{"Ledgers":{{"book":{:?},"each_row":false}}}}}}"#,
+        "on":"Tokio","hosts":{{"Ledgers":{{"book":{:?},"each_row":false}}}}}}"#,
         books.to_str().unwrap()
     );
     let mut member = Command::new(CLUSTER);
