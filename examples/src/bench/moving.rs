@@ -101,7 +101,7 @@ async fn moving(rounds: u32) -> Result<Vec<Figure>, Failure> {
     new.stop();
     new.ended().await?;
     node.shutdown().await;
-    let verdict = Verdict::new(&input, read_books(shelf.path())?, &fed.failed);
+    let verdict = Verdict::new(&input, read_books(&shelf.books())?, &fed.failed);
     Ok(vec![
         figure("move_1024_s", moved.as_secs_f64()),
         figure("move_lost", verdict.lost as f64),
