@@ -294,17 +294,37 @@ impl<O: OverlayStorage> Overlay<O> {
         change
     }
 
+    fn ejected(&self, now: Instant) -> usize {
+        let ejected = self.beliefs().iter().filter(|belief| belief.ejected > now);
+        ejected.count()
+    }
+
+    /// How many nodes may be ejected: at least one of two or more, and never all.
+    fn most_ejected(&self, config: &StubConfig) -> usize {
+        let percent = usize::try_from(config.eject_percent).unwrap_or(100);
+        let share = self.count.saturating_mul(percent.min(100)) / 100;
+        share.max(1).min(self.count.saturating_sub(1))
+    }
+
+    /// Takes back those that would be back first, if more are ejected than may be of the nodes that are left. O(n) for
+    /// each of them.
+    pub(super) fn spare(&mut self, now: Instant, config: &StubConfig) {
+        let most = self.most_ejected(config);
+        for _ in most..self.ejected(now) {
+            let count = self.count;
+            let beliefs = self.slots.tables().beliefs.iter_mut().take(count);
+            let first = beliefs
+                .filter(|belief| belief.ejected > now)
+                .min_by_key(|belief| belief.ejected);
+            if let Some(belief) = first {
+                belief.ejected = now;
+            }
+        }
+    }
+
     /// Ejects a node, unless that would be too many. O(n).
     fn eject(&mut self, now: Instant, node: NodeRef, config: &StubConfig) -> bool {
-        let all = self.count;
-        let ejected = self.beliefs().iter().filter(|belief| belief.ejected > now);
-        let after = ejected.count().saturating_add(1);
-        // At least one may be, of two or more.
-        let percent = usize::try_from(config.eject_percent)
-            .unwrap_or(100)
-            .min(100);
-        let most = (all.saturating_mul(percent) / 100).max(1);
-        if after > most || after >= all {
+        if self.ejected(now) >= self.most_ejected(config) {
             return false;
         }
         let Some((_, belief)) = self.find(node) else {

@@ -145,6 +145,7 @@ impl<P: LoadBalancePolicy, S: StubStorage, B: Budget> Stub<P, S, B> {
                 self.stats.views = self.stats.views.saturating_add(1);
                 self.overlay
                     .follow(self.view.members(), self.config.half_life);
+                self.overlay.spare(now, &self.config);
                 self.selected = None;
                 self.refresh.answered(now, self.config.refresh);
             }

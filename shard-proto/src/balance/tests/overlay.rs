@@ -68,6 +68,20 @@ fn not_too_many_nodes_are_ejected_and_never_the_last() {
 }
 
 #[test]
+fn nor_are_they_when_others_leave() {
+    let config = StubConfig::new().with_eject_after(0);
+    let mut stub = stub(config, RoundRobin::new(), "A B C D E F G");
+    call(&mut stub, at(0), "B", Err(Failure::timed_out()));
+    call(&mut stub, at(1), "A", Err(Failure::timed_out()));
+    assert_eq!(eligible(&mut stub, at(1)), "C D E F G");
+    view(&mut stub, 2, "A B C").unwrap();
+    assert_eq!(eligible(&mut stub, at(1)), "B C", "B would be back first");
+    view(&mut stub, 3, "A").unwrap();
+    let belief = stub.overlay().beliefs()[0];
+    assert!(belief.ejected_until() <= at(1), "the last one");
+}
+
+#[test]
 fn what_a_failure_means_for_the_node() {
     for (failure, suspected, failures) in [
         (Failure::refused(), true, 1),
